@@ -27,11 +27,14 @@ def answer_shell(parser: argparse.ArgumentParser) -> None:
     import argcomplete
     from argcomplete.completers import DirectoriesCompleter, FilesCompleter, SuppressCompleter
 
-    files = FilesCompleter()
+    from fope_lab.config.shipped import shipped_names
+
+    files, sweeps = FilesCompleter(), FilesCompleter(("yaml",))
     completers: dict[str | None, Callable[..., Any]] = {
         "STAGE": _stages,
         "CHECKPOINT": lambda **of: [*_stages(**of), *files(of["prefix"])],
-        "FILE": lambda prefix, **_: [*FilesCompleter(("yaml",))(prefix), *_shipped(prefix)],
+        # The sweeps that come with fope-lab, once a letter tells that one is meant.
+        "FILE": lambda prefix, **_: [*sweeps(prefix), *(shipped_names() if prefix else ())],
         "DIR": DirectoriesCompleter(),
         "GLOB": files,
         "NAME.yaml": files,
@@ -52,29 +55,18 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
                 yield from _actions(inner)
 
 
-def _shipped(prefix: str) -> list[str]:
-    """The names of the sweeps that come with fope-lab, once a letter tells that one is meant."""
-    from fope_lab.config.shipped import shipped_names
-
-    return shipped_names() if prefix else []
-
-
 def _stages(*, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """The sections, the labels and the keys of the stages of all recorded sweeps."""
     store = Path(getattr(parsed_args, "store", None) or default_store()).expanduser()
-    stages = []
+    found: dict[str, list[str]] = {"section": [], "label": [], "key": []}
     for path in sorted((store / "tracking" / "sweeps").glob("*/plan.json")):
         try:
-            stages += json.loads(path.read_text(encoding="utf-8"))["stages"]
-        except (OSError, ValueError, KeyError, TypeError):
+            for stage in json.loads(path.read_text(encoding="utf-8"))["stages"]:
+                for field, texts in found.items():
+                    texts.append(stage[field][: KEY_DIGITS if field == "key" else None])
+        except (OSError, ValueError, KeyError, TypeError):  # a record that is damaged
             continue
-    found = [
-        text[:KEY_DIGITS] if field == "key" else text
-        for field in ("section", "label", "key")
-        for stage in stages
-        if isinstance(stage, dict) and isinstance(text := stage.get(field), str) and text
-    ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(text for texts in found.values() for text in texts if text))
 
 
 def _completion(options: argparse.Namespace) -> int:
@@ -93,8 +85,7 @@ COMMANDS = (
                 "shell",
                 choices=("bash", "zsh", "fish"),
                 metavar="SHELL",
-                help='bash, zsh or fish; in bash, `eval "$(fope-lab completion bash)"` takes'
-                " effect",
+                help='bash, zsh or fish; for bash, `eval "$(fope-lab completion bash)"`',
             ),
         ),
         _completion,

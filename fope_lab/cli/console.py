@@ -1,11 +1,11 @@
-"""What commands print on, and how they print JSON."""
+"""What commands print on, and how they print lines and JSON."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,10 +24,8 @@ WHOLE_ROWS = 100_000
 def make_console(*, stderr: bool = False, elsewhere: int = WIDTH) -> Console:
     """A console on standard output, or on standard error.
 
-    It is as wide as its terminal, and `elsewhere` columns where there is none. The environment's
-    COLUMNS comes before both.
-
-    Once nothing reads standard output, the console is silent, and the work goes on.
+    It is as wide as the environment's COLUMNS says, else as its terminal, and `elsewhere` columns
+    where there is none. Once nothing reads standard output, it is silent, and the work goes on.
     """
     from rich.console import Console
 
@@ -37,22 +35,24 @@ def make_console(*, stderr: bool = False, elsewhere: int = WIDTH) -> Console:
             if not self.stderr:
                 mute_stdout()
 
-    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    width = _columns() or (None if is_terminal else elsewhere)
+    columns = os.environ.get("COLUMNS", "")
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else elsewhere
+    if columns.isdecimal() and int(columns) > 0:
+        width = int(columns)
     return Output(width=width, soft_wrap=False, stderr=stderr)
 
 
-def _columns() -> int | None:
-    """The number in the environment's COLUMNS; None if it is not set, or is no width."""
-    text = os.environ.get("COLUMNS", "")
-    return int(text) if text.isdecimal() and int(text) > 0 else None
+def say(console: Console, *lines: str, style: str | None = None) -> None:
+    """Print lines as they are, however long."""
+    for line in lines:
+        console.print(line, style=style, soft_wrap=True, highlight=False, markup=False)
 
 
 def print_notes(sweeps: Sequence[Sweep], store: Store, console: Console) -> None:
     """Print what the user should know of the sweeps beside their stages, each in one line."""
     from fope_lab.sweep.notes import notes
 
-    _print_lines(notes(sweeps, store), console)
+    say(console, *notes(sweeps, store), style="yellow")
 
 
 def print_machine_notes(
@@ -71,12 +71,7 @@ def print_machine_notes(
         machine_note(s, [stage for stage in s.stages if stage.key not in done]) for s in sweeps
     )
     if found := [note for note in notes if note]:
-        _print_lines([*found, ELSEWHERE], console)
-
-
-def _print_lines(lines: Iterable[str], console: Console) -> None:
-    for line in lines:
-        console.print(line, style="yellow", soft_wrap=True, highlight=False, markup=False)
+        say(console, *found, ELSEWHERE, style="yellow")
 
 
 def mute_stdout() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fope_lab.config.problems import Problem, SweepError, shown
+
 if TYPE_CHECKING:
     from fope_lab.store import Store
     from fope_lab.sweep import Sweep
@@ -18,9 +20,9 @@ def load_sweeps(paths: Sequence[str], store: Store | None = None) -> list[Sweep]
     Raises SweepError with the problems of all of them.
     """
     from fope_lab.config.shipped import sweep_path
-    from fope_lab.sweep import Problem, SweepError, load_sweep
+    from fope_lab.sweep import load_sweep
 
-    sweeps, problems = [], []
+    problems: list[Problem] = []
     unique: dict[Path, Path] = {}  # a file that is named twice is one sweep
     for word in paths:
         try:
@@ -33,38 +35,35 @@ def load_sweeps(paths: Sequence[str], store: Store | None = None) -> list[Sweep]
             problems.append(Problem((), "this folder has no sweep file (*.yaml)", file=path))
         for file in files:
             unique.setdefault(file.resolve(), file)
+    by_name: dict[str, Sweep] = {}
     for file in unique.values():
         try:
-            sweeps.append(load_sweep(file, store))
+            sweep = load_sweep(file, store)
         except SweepError as error:
             problems += error.problems
-    by_name: dict[str, Path] = {}
-    for sweep in sweeps:
-        other = by_name.setdefault(sweep.name, sweep.path)
-        if other != sweep.path:
-            message = f"sweep name {sweep.name!r} is already used in {other}"
+            continue
+        if sweep.name in by_name:
+            message = f"sweep name {sweep.name!r} is already used in {by_name[sweep.name].path}"
             problems.append(Problem(("name",), message, file=sweep.path))
+        by_name.setdefault(sweep.name, sweep)
     if problems:
         raise SweepError(problems)
-    return sweeps
+    return list(by_name.values())
 
 
 def load_single_sweep(path: str, store: Store | None = None) -> Sweep:
     """The sweep of a file. Raises SweepError, also for a folder of several sweep files."""
-    from fope_lab.sweep import Problem, SweepError
-
-    sweeps = load_sweeps([path], store)
-    if len(sweeps) > 1:
-        files = ", ".join(sweep.path.name for sweep in sweeps)
-        message = f"needs one sweep file, but this folder has {len(sweeps)}: {files}"
+    first, *others = load_sweeps([path], store)
+    if others:
+        files = ", ".join(sweep.path.name for sweep in (first, *others))
+        message = f"needs one sweep file, but this folder has {1 + len(others)}: {files}"
         raise SweepError(Problem((), message, file=Path(path)))
-    return sweeps[0]
+    return first
 
 
 def name_of_sweep(path: str) -> str:
     """The name of the sweep in a file, which may otherwise be wrong: it may have been edited since
     it was run. Raises SweepError if there is none."""
-    from fope_lab.config.problems import Problem, SweepError, shown
     from fope_lab.config.shipped import sweep_path
     from fope_lab.config.yaml_document import Document
     from fope_lab.sweep.sweep_file import no_mapping
@@ -93,25 +92,20 @@ def checkpoint_places(words: Iterable[str], store: str) -> list[str]:
 
 
 def _place(word: str, store: str) -> str:
+    from fope_lab.housekeeping.known_stages import find_known_stage
     from fope_lab.model.hub import PREFIX
     from fope_lab.store import Store
 
     place = Store.open(store)
     if word.startswith(PREFIX) or Path(word).exists():
         return word
-    from fope_lab.config.problems import Problem, SweepError
-    from fope_lab.housekeeping.known_stages import find_known_stage
-
-    if not place.root.is_dir():
-        if "/" in word:
-            return word  # what reads it says that there is no such folder
-        fault = f"there is no folder {word} here, and no store at {place}"
-        raise SweepError(Problem(("CHECKPOINT",), fault))
     try:
-        return str(find_known_stage(place, word).folder.path)
+        if place.root.is_dir():
+            return str(find_known_stage(place, word).folder.path)
+        faults = [f"no store at {place}"]
     except SweepError as error:
-        if "/" in word:
-            return word  # as above
-        told = f"there is no folder {word} here, and in the store {place}: "
-        problems = [Problem(("CHECKPOINT",), f"{told}{each.message}") for each in error.problems]
-        raise SweepError(problems) from None
+        faults = [f"in the store {place}: {problem.message}" for problem in error.problems]
+    if "/" in word:
+        return word  # what reads it says that there is no such folder
+    told = f"there is no folder {word} here, and "
+    raise SweepError([Problem(("CHECKPOINT",), f"{told}{fault}") for fault in faults])

@@ -6,18 +6,19 @@ import argparse
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from fope_lab.config.environment import default_address, default_store, default_tracking_uri
-
-Number = TypeVar("Number", int, float)
 
 CHECKPOINT = (
     "a checkpoint folder, a Hugging Face folder, hf:NAME@COMMIT, or a stage of the store: its name,"
     " its label, its folder or the beginning of its key"
 )
-
-
+TABLE_WIDTH = (
+    "A table is as wide as the terminal. In a pipe or a file its rows are whole, however long they"
+    " are. The environment variable COLUMNS sets the width in either case."
+)
+"""What the help of a command says below its arguments if its table is there to be searched."""
 AddArgument = Callable[[argparse._ActionsContainer], Any]
 """Adds an argument, or a group of them, to a command's parser."""
 
@@ -38,8 +39,58 @@ class Command:
 
 
 def argument(*names: str, **settings: Any) -> AddArgument:
-    """An argument of one command, with the names and settings of `ArgumentParser.add_argument`."""
-    return lambda parser: parser.add_argument(*names, **settings)
+    """An argument with the names and settings of `ArgumentParser.add_argument`.
+
+    A `default` that is a function is called whenever a parser is made.
+    """
+
+    def add(parser: argparse._ActionsContainer) -> None:
+        default = settings.get("default")
+        own = {"default": default()} if callable(default) else {}
+        parser.add_argument(*names, **{**settings, **own})
+
+    return add
+
+
+def number(
+    first: float,
+    last: float | None = None,
+    noun: str = "a number",
+    kind: Callable[[str], float] = float,
+) -> Callable[[str], float]:
+    """An argparse type: a finite number from `first` to `last`, or without an upper limit."""
+    allowed = f"at least {first}" if last is None else f"{first} to {last}"
+
+    def parse(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not first <= value < math.inf or (last is not None and value > last):
+            raise argparse.ArgumentTypeError(f"found {text!r}, needs {noun}, {allowed}")
+        return value
+
+    return parse
+
+
+def whole_number(first: int, last: int | None = None) -> Callable[[str], float]:
+    """An argparse type: a whole number from `first` to `last`, or without an upper limit."""
+    return number(first, last, "a whole number", int)
+
+
+def _folder(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"found {text!r}, needs the path of a folder")
+    return text
+
+
+def _address(text: str) -> str:
+    from fope_lab.orchestration.cluster_address import ClusterError, checked_address
+
+    try:
+        return checked_address(text)
+    except ClusterError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 add_files = argument(
@@ -68,85 +119,22 @@ add_plugins = argument(
     metavar="PLUGIN",
     help="code of one's own that the command needs: ./mine.py, or the name of a module",
 )
-
-
-TABLE_WIDTH = (
-    "A table is as wide as the terminal. In a pipe or a file its rows are whole, however long they"
-    " are. The environment variable COLUMNS sets the width in either case."
+add_store = argument(
+    "--store",
+    type=_folder,
+    default=default_store,
+    metavar="DIR",
+    help="folder that holds the stages (default: FOPE_LAB_STORE, or ./fope-store)",
 )
-"""What the help of a command says below its arguments if its table is there to be searched."""
-
-
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """Add --store, the folder of the stages."""
-    parser.add_argument(
-        "--store",
-        type=_folder,
-        default=default_store(),
-        metavar="DIR",
-        help="folder that holds the stages (default: FOPE_LAB_STORE, or ./fope-store)",
-    )
-
-
-def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
-    """Add --tracking-uri, the MLflow server or database."""
-    parser.add_argument(
-        "--tracking-uri",
-        default=default_tracking_uri(),
-        metavar="URI",
-        help="MLflow server or database (default: MLFLOW_TRACKING_URI, or mlflow.db in the store)",
-    )
-
-
-def add_address(parser: argparse.ArgumentParser) -> None:
-    """Add --address, the Ray cluster to run on."""
-    parser.add_argument(
-        "--address",
-        type=_address,
-        default=default_address(),
-        help="Ray cluster to run on (default: RAY_ADDRESS, or a local one)",
-    )
-
-
-def _folder(text: str) -> str:
-    if not text.strip():
-        raise argparse.ArgumentTypeError(f"found {text!r}, needs the path of a folder")
-    return text
-
-
-def _address(text: str) -> str:
-    from fope_lab.orchestration.cluster_address import ClusterError, checked_address
-
-    try:
-        return checked_address(text)
-    except ClusterError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def whole_number(first: int, last: int | None = None) -> Callable[[str], int]:
-    """An argparse type: a whole number from `first` to `last`, or without an upper limit."""
-    return _number(int, "a whole number", first, last)
-
-
-def number(
-    first: float, last: float | None = None, noun: str = "a number"
-) -> Callable[[str], float]:
-    """An argparse type: a finite number from `first` to `last`, or without an upper limit."""
-    return _number(float, noun, first, last)
-
-
-def _number(
-    kind: Callable[[str], Number], noun: str, first: float, last: float | None
-) -> Callable[[str], Number]:
-    allowed = f"at least {first}" if last is None else f"{first} to {last}"
-
-    def parse(text: str) -> Number:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not first <= value < math.inf or (last is not None and value > last):
-            raise argparse.ArgumentTypeError(f"found {text!r}, needs {noun}, {allowed}")
-        return value
-
-    return parse
+add_tracking_uri = argument(
+    "--tracking-uri",
+    default=default_tracking_uri,
+    metavar="URI",
+    help="MLflow server or database (default: MLFLOW_TRACKING_URI, or mlflow.db in the store)",
+)
+add_address = argument(
+    "--address",
+    type=_address,
+    default=default_address,
+    help="Ray cluster to run on (default: RAY_ADDRESS, or a local one)",
+)

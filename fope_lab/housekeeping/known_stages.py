@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fope_lab.config.problems import UserError
 from fope_lab.store import StageFolder, Store
-from fope_lab.sweep import load_sweep
 from fope_lab.sweep.stage_filter import SHOWN_DIGITS, find_stage
-from fope_lab.tracking.ledger import damaged_plans, recorded_sweeps
+from fope_lab.tracking.ledger import recorded_sweeps
 
 
 @dataclass(frozen=True)
@@ -23,11 +21,11 @@ class KnownStage:
 
     key: str
     kind: str
+    folder: StageFolder
     section: str
     label: str
     sweep: str
     parents: Mapping[str, str]
-    folder: StageFolder
 
     @property
     def title(self) -> str:
@@ -41,22 +39,21 @@ def known_stages(store: Store) -> list[KnownStage]:
         KnownStage(
             stage.key,
             stage.kind,
+            store.folder(stage.kind, stage.key),
             stage.section,
             stage.label,
             sweep.name,
             stage.parents,
-            store.folder(stage.kind, stage.key),
         )
         for sweep in recorded_sweeps(store)
         for stage in sweep.stages
     ]
     folders = {stage.folder.path for stage in named}
-    nameless = [
-        KnownStage(folder.path.name, folder.path.parent.name, "", "", "", {}, folder)
+    return named + [
+        KnownStage(folder.path.name, folder.path.parent.name, folder, "", "", "", {})
         for folder in store.folders()
         if folder.path not in folders
     ]
-    return named + nameless
 
 
 def find_known_stage(store: Store, name: str) -> KnownStage:
@@ -64,18 +61,13 @@ def find_known_stage(store: Store, name: str) -> KnownStage:
     return find_stage(known_stages(store), name, ("STAGE",))
 
 
-References = Mapping[str, frozenset[str]]
-"""The keys of the stages that each stage refers to, by its key."""
-
-
-def references(store: Store, stages: Iterable[KnownStage]) -> References:
-    """What the stages refer to, as their sweeps and their own records say."""
+def references(store: Store, stages: Iterable[KnownStage]) -> dict[str, set[str]]:
+    """The keys that each stage refers to, by its key, as its sweeps and its own record say."""
     found: dict[str, set[str]] = {}
     for stage in stages:
-        parents = found.setdefault(stage.key, set())
-        recorded = parents_of(stage.folder)
-        parents |= referred(store, {*stage.parents.values(), *recorded.values()})
-    return {key: frozenset(parents) for key, parents in found.items()}
+        parents = {*stage.parents.values(), *parents_of(stage.folder).values()}
+        found.setdefault(stage.key, set()).update(referred(store, parents))
+    return found
 
 
 def parents_of(folder: StageFolder) -> dict[str, str]:
@@ -91,64 +83,10 @@ def referred(store: Store, parents: Iterable[str]) -> set[str]:
 
     A checkpoint in this store is that of a stage, and others are of no stage.
     """
-    return {key for parent in parents if (key := _key(store, parent)) is not None}
-
-
-def _key(store: Store, parent: str) -> str | None:
-    if "/" not in parent:
-        return parent
-    try:
-        inside = Path(parent).resolve().relative_to(store.root.resolve())
-    except ValueError:
-        return None
-    return inside.parts[1] if len(inside.parts) > 1 else None
-
-
-def with_ancestors(keys: Iterable[str], references: References) -> set[str]:
-    """The keys, and all that they refer to, directly or through others."""
-    found: set[str] = set()
-    pending = list(keys)
-    while pending:
-        key = pending.pop()
-        if key not in found:
-            found.add(key)
-            pending += references.get(key, ())
-    return found
-
-
-@dataclass(frozen=True)
-class RecordedNeeds:
-    """The keys that recorded sweeps ask for, with the keys that each refers to.
-
-    A sweep asks for the stages that it had when it last ran, and for those of its file as it is
-    today. `notes` say what could not be read, each in one line. `is_known` is false if nobody can
-    tell what is asked for: then every stage may be needed.
-    """
-
-    references: Mapping[str, frozenset[str]]
-    notes: tuple[str, ...]
-    is_known: bool
-
-
-def recorded_needs(store: Store) -> RecordedNeeds:
-    """What the sweeps ask for that ran in a store."""
-    found: dict[str, set[str]] = {}
-    notes = [f"{path} is damaged" for path in damaged_plans(store)]
-    sweeps = recorded_sweeps(store)
-    is_known = bool(sweeps) and not notes
-    for sweep in sweeps:
-        for stage in sweep.stages:
-            found.setdefault(stage.key, set()).update(stage.parents.values())
-        path = store.sweep_file(sweep.name)
-        if path is None or not path.is_file():
-            continue
-        try:
-            today = load_sweep(path, store)
-        except UserError:
-            notes.append(f"{path} has errors: its stages are those of its last run")
-            continue
-        for own in today.stages:
-            parents = {*own.parents.values(), *own.checkpoints.values()}
-            found.setdefault(own.key, set()).update(referred(store, parents))
-    references = {key: frozenset(parents) for key, parents in found.items()}
-    return RecordedNeeds(references, tuple(notes), is_known)
+    root, keys = store.root.resolve(), set[str]()
+    for parent in parents:
+        if "/" not in parent:
+            keys.add(parent)
+        elif (path := Path(parent).resolve()).is_relative_to(root):
+            keys.update(path.relative_to(root).parts[1:2])
+    return keys

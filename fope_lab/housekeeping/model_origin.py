@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.roles import candidate_role
+from fope_lab.data.roles import MODEL, candidate_role
 from fope_lab.housekeeping.known_stages import KnownStage, known_stages, parents_of
 from fope_lab.model.export.card import Origin, Score, TrainingFacts
 from fope_lab.model.hub import hub_name
@@ -17,8 +17,6 @@ from fope_lab.stages.labels import label
 from fope_lab.stages.result import FORMAT, ResultRecord
 from fope_lab.store import StageFolder, Store
 
-PARENT = "from"
-"""The role of the stage whose model a stage starts from or evaluates."""
 SETTINGS = ("tokens", "batch_tokens", "learning_rate", "schedule", "precision")
 """The settings under `train` that a card shows."""
 
@@ -35,9 +33,9 @@ def origin_of(checkpoint: str | Path, store: Store) -> Origin:
     if folder is None:
         return Origin()
     known = known_stages(store)
-    folders = list(_with_ancestors(folder, store, known))
-    parent = parents_of(folders[0]).get(PARENT, "")
-    base = hub_name(parent) or hub_name(str(_config(folders[0]).get(PARENT, "")))
+    folders = _trainings(folder)
+    first = {**_config(folders[0]), **parents_of(folders[0])}
+    base = hub_name(str(first.get(MODEL, "")))
     return Origin(
         trainings=[_facts(each, known) for each in folders],
         base_model=base.repository if base else None,
@@ -48,29 +46,18 @@ def origin_of(checkpoint: str | Path, store: Store) -> Origin:
 
 def _stage_of(path: Path) -> StageFolder | None:
     """The stage's folder that `path` is, or whose checkpoint `path` is, or None."""
-    for candidate in (path, path.parent.parent):
-        folder = StageFolder(candidate.absolute())
-        if folder.request() is not None:
-            return folder
-    return None
+    folders = (StageFolder(each.absolute()) for each in (path, path.parent.parent))
+    return next((folder for folder in folders if folder.request() is not None), None)
 
 
-def _with_ancestors(
-    folder: StageFolder, store: Store, known: Sequence[KnownStage]
-) -> Iterator[StageFolder]:
-    """Yield the stages that trained the model in the order in which they ran."""
-    parent = _model_parent(folder)
-    before = None
+def _trainings(folder: StageFolder) -> list[StageFolder]:
+    """The stages that trained the model of a stage, in the order in which they ran."""
+    parent, before = _model_parent(folder), None
     if parent and "/" not in parent:
-        before = next((each.folder for each in known if each.key == parent), None)
-        if before is None:  # another store than the one that is looked into
-            folders = folder.path.parents[1].glob(f"*/{parent}")
-            before = next((StageFolder(path) for path in folders), None)
+        before = folder.other(parent)
     elif parent and not hub_name(parent):
         before = _stage_of(Path(parent))
-    if before is not None and before.path != folder.path:
-        yield from _with_ancestors(before, store, known)
-    yield folder
+    return [*(_trainings(before) if before else ()), folder]
 
 
 def _model_parent(folder: StageFolder) -> str | None:
@@ -78,7 +65,7 @@ def _model_parent(folder: StageFolder) -> str | None:
     the candidate that it chose."""
     parents, request = parents_of(folder), folder.request() or {}
     if request.get("kind") != Select.kind:
-        return parents.get(PARENT)
+        return parents.get(MODEL)
     try:
         chosen = (folder.result() or {})["recorded"][SELECTED]["index"]
         return parents.get(candidate_role(chosen, request["config"]["seed"]))
@@ -87,22 +74,19 @@ def _model_parent(folder: StageFolder) -> str | None:
 
 
 def _facts(folder: StageFolder, known: Sequence[KnownStage]) -> TrainingFacts:
-    key, config, made_by = folder.path.name, _config(folder), _made_by(folder)
-    names = [each for each in known if each.key == key and each.sweep]
+    config, attempts = _config(folder), folder.attempts
+    records = filter(None, map(attempts.record, range(1, attempts.newest_token() + 1)))
+    made_by = [record.details.get("made_by") or {} for record in records]
+    names = [each for each in known if each.key == folder.path.name and each.sweep]
     return TrainingFacts(
         kind=str(config.get("kind", folder.path.parent.name)),
         label=names[0].label if names else "",
-        key=key,
+        key=folder.path.name,
         sweeps=list(dict.fromkeys(each.sweep for each in names)),
         commit=_listed(map(Checkout.recorded, made_by)),
         version=_listed((each.get("versions") or {}).get("fope-lab") for each in made_by),
         settings=dict(_settings(config)),
     )
-
-
-def _made_by(folder: StageFolder) -> list[Mapping[str, Any]]:
-    records = map(folder.attempts.record, range(1, folder.attempts.newest_token() + 1))
-    return [record.details.get("made_by") or {} for record in records if record is not None]
 
 
 def _listed(values: Iterable[object]) -> str:
@@ -127,17 +111,12 @@ def _settings(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _source(source: Mapping[str, Any]) -> str:
     """A part of a mixture as text. Of local files it has the names, without their folders."""
-    corpus = source.get("corpus")
-    name = source.get("task") or label(_without_folders(corpus))
-    weight = source.get("weight", 1.0)
+    corpus, weight = source.get("corpus"), source.get("weight", 1.0)
+    if isinstance(corpus, Mapping) and "files" in corpus:
+        files = corpus["files"] if isinstance(corpus["files"], list) else [corpus["files"]]
+        corpus = {**corpus, "files": [Path(str(file)).name for file in files]}
+    name = source.get("task") or label(corpus)
     return f"{name} (weight {weight:g})" if weight != 1.0 else str(name)
-
-
-def _without_folders(corpus: Any) -> Any:
-    if not isinstance(corpus, Mapping) or "files" not in corpus:
-        return corpus
-    files = corpus["files"] if isinstance(corpus["files"], list) else [corpus["files"]]
-    return {**corpus, "files": [Path(str(file)).name for file in files]}
 
 
 def _datasets(folder: StageFolder) -> Iterator[str]:
@@ -155,12 +134,10 @@ def _scores(folder: StageFolder, known: Sequence[KnownStage]) -> Iterator[Score]
         if stage.key in seen or "train" in _config(stage.folder):
             continue
         seen.add(stage.key)
-        if parents_of(stage.folder).get(PARENT) != folder.path.name:
-            continue
         result = stage.folder.result()
-        if result is None or result.get("format") != FORMAT:
+        if parents_of(stage.folder).get(MODEL) != folder.path.name or result is None:
             continue
-        for one in ResultRecord.parse(result).metrics:
+        for one in ResultRecord.parse(result).metrics if result.get("format") == FORMAT else ():
             yield Score(
                 metric=one.name, x=one.x, value=one.value, interval=one.interval, stage=stage.title
             )

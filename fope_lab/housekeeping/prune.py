@@ -12,22 +12,19 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fope_lab.config.problems import UserError
 from fope_lab.housekeeping.contents import size_of
-from fope_lab.housekeeping.known_stages import (
-    KnownStage,
-    known_stages,
-    recorded_needs,
-    references,
-    with_ancestors,
-)
+from fope_lab.housekeeping.known_stages import KnownStage, known_stages, references, referred
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.attempts import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.checkpoint import list_checkpoints
 from fope_lab.store.lease import LEASE_SECONDS, LeaseObserver, LeaseState
+from fope_lab.sweep import load_sweep
+from fope_lab.tracking.ledger import damaged_plans
 
 POLL_SECONDS = 0.25
 OLD_SECONDS = 3600.0
@@ -49,63 +46,40 @@ class Waste:
     remove: Callable[[], None]
 
 
-@dataclass(frozen=True)
-class Prunable:
-    """What may be removed from a store, the largest first, and in one line each what may not."""
-
-    waste: tuple[Waste, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def size(self) -> int:
-        """The bytes of all of it."""
-        return sum(waste.size for waste in self.waste)
-
-
-def prunable(store: Store, lease_seconds: float = LEASE_SECONDS) -> Prunable:
-    """Find what nothing in a store refers to.
+def prunable(store: Store, lease_seconds: float = LEASE_SECONDS) -> tuple[list[Waste], list[str]]:
+    """Find what nothing in a store refers to, the largest first, and in one line each what stays.
 
     If a stage is marked as running, this watches its heartbeat until it moves, or for as long as
     another driver would wait before it takes the stage over.
     """
-    known = {stage.folder.path: stage for stage in reversed(known_stages(store))}
+    known = known_stages(store)
+    by_path = {stage.folder.path: stage for stage in reversed(known)}
     folders = store.folders()
-    leases = watch_leases(folders, lease_seconds)
-    busy = leases.held
-    needs = recorded_needs(store)
-    notes = list(needs.notes)
+    busy, stale = watch_leases(folders, lease_seconds)
+    needed, notes = _needed(store, known, {path.name for path in busy})
     if busy:
-        notes.append(f"{_stages(len(busy))} at work and left alone")
-    kept = {folder.path for folder in folders}
-    if needs.is_known:
-        refers = {**references(store, known.values())}
-        for key, parents in needs.references.items():
-            refers[key] = refers.get(key, frozenset()) | parents
-        roots = needs.references.keys() | {path.name for path in busy}
-        wanted = with_ancestors(roots, refers)
-        kept = {folder.path for folder in folders if folder.path.name in wanted}
-    else:
+        number = "1 stage is" if len(busy) == 1 else f"{len(busy)} stages are"
+        notes.append(f"{number} at work and left alone")
+    if needed is None:
         notes.append("nobody can tell which stages are needed, so that none is removed")
-    owner, found = driver_name(), list[Waste]()
+    found = list(_outside(store))
     for folder in folders:
-        if folder.path not in kept:
-            abandoned = leases.stale.get(folder.path)
-            found.append(_stage(store, known[folder.path], owner, abandoned))
-        elif folder.path not in busy:
-            found += _inside(known[folder.path])
-    found += _outside(store)
-    found.sort(key=lambda waste: (-waste.size, waste.path))
-    return Prunable(tuple(found), tuple(notes))
+        path = folder.path
+        if needed is not None and path.name not in needed:
+            found.append(_stage(store, by_path[path], stale.get(path)))
+        elif path not in busy:
+            found += _inside(by_path[path])
+    return sorted(found, key=lambda waste: (-waste.size, waste.path)), notes
 
 
-def remove(store: Store, agreed: Prunable) -> tuple[int, list[str]]:
+def remove(store: Store, agreed: Sequence[Waste]) -> tuple[int, list[str]]:
     """Remove what was agreed on and what still nothing refers to; what is asked for by now stays.
 
     Returns the bytes that were removed, and a line for each thing that stayed.
     """
-    today = {waste.path: waste for waste in prunable(store).waste}
+    today = {waste.path: waste for waste in prunable(store)[0]}
     removed, left = 0, list[str]()
-    for waste in agreed.waste:
+    for waste in agreed:
         if waste.path not in today:
             left.append(f"{waste.path} is needed by now")
             continue
@@ -122,16 +96,44 @@ def remove(store: Store, agreed: Prunable) -> tuple[int, list[str]]:
     return removed, left
 
 
-@dataclass(frozen=True)
-class Leases:
-    """The folders of the stages that somebody works on, and the tokens of leases that are stale."""
+def _needed(
+    store: Store, known: Sequence[KnownStage], busy: set[str]
+) -> tuple[set[str] | None, list[str]]:
+    """The keys of the stages at work, of those that recorded sweeps ask for, and of all that these
+    refer to, and in one line each what could not be read.
 
-    held: frozenset[Path]
-    stale: Mapping[Path, int]
+    A sweep asks for the stages that it had when it last ran, and for those of its file as it is
+    today. None if nobody can tell what is asked for: then every stage may be needed.
+    """
+    notes = [f"{path} is damaged" for path in damaged_plans(store)]
+    sweeps = dict.fromkeys(stage.sweep for stage in known if stage.sweep)
+    is_known = bool(sweeps) and not notes
+    refers = references(store, known)
+    pending = [*busy, *(stage.key for stage in known if stage.sweep)]
+    for path in map(store.sweep_file, sweeps):
+        if path is None or not path.is_file():
+            continue
+        try:
+            today = load_sweep(path, store)
+        except UserError:
+            notes.append(f"{path} has errors: its stages are those of its last run")
+            continue
+        for stage in today.stages:
+            pending.append(stage.key)
+            parents = {*stage.parents.values(), *stage.checkpoints.values()}
+            refers.setdefault(stage.key, set()).update(referred(store, parents))
+    needed = set[str]()
+    while pending:
+        if (key := pending.pop()) not in needed:
+            needed.add(key)
+            pending += refers.get(key, ())
+    return needed if is_known else None, notes
 
 
-def watch_leases(folders: Sequence[StageFolder], seconds: float) -> Leases:
-    """Find out on which stages somebody works.
+def watch_leases(
+    folders: Sequence[StageFolder], seconds: float
+) -> tuple[set[Path], dict[Path, int]]:
+    """The folders of the stages that somebody works on, and the tokens of leases that are stale.
 
     An attempt that has not ended counts as at work until its heartbeat has stood still for
     `seconds`.
@@ -153,29 +155,27 @@ def watch_leases(folders: Sequence[StageFolder], seconds: float) -> Leases:
                 stale[path] = token
         if undecided:
             time.sleep(POLL_SECONDS)
-    return Leases(frozenset(held), stale)
+    return held, stale
 
 
-def _stage(store: Store, stage: KnownStage, owner: str, abandoned: int | None) -> Waste:
+def _stage(store: Store, stage: KnownStage, abandoned: int | None) -> Waste:
     """A stage that nothing refers to; `abandoned` is the token of its lease if that is stale."""
-    attempts = stage.folder.attempts
+    path, attempts, owner = stage.folder.path, stage.folder.attempts, driver_name()
 
     def remove() -> None:
         token = attempts.next_token(owner, supersede=abandoned)
         attempts.take(token, owner, {"set_aside": "removed"})  # from now on nobody begins it
         away = store.root / f"{REMOVED}{uuid.uuid4().hex}"
-        os.rename(stage.folder.path, away)
+        os.rename(path, away)
         shutil.rmtree(away, ignore_errors=True)
 
-    path = stage.folder.path
     return Waste(path, f"{stage.title}: no recorded sweep has this stage", size_of(path), remove)
 
 
 def _inside(stage: KnownStage) -> Iterator[Waste]:
     """What may go from the folder of a stage that stays and that nobody works on."""
-    folder, newest = stage.folder, stage.folder.attempts.newest_token()
-    paths = folder.paths
-    final = folder.final_checkpoint()
+    folder, paths = stage.folder, stage.folder.paths
+    newest, final = folder.attempts.newest_token(), folder.final_checkpoint()
     if folder.is_done():
         for path in sorted(paths.folder.glob("set-aside/*")):
             yield _file(path, f"{stage.title}: output that was moved away before a later attempt")
@@ -192,21 +192,13 @@ def _outside(store: Store) -> Iterator[Waste]:
     for path in store.drivers():
         if is_gone(path.name):
             yield _file(path, "files of Ray of a run that was killed")
-    for path in sorted(store.root.glob(f"{REMOVED}*")):
+    for path in store.root.glob(f"{REMOVED}*"):
         yield _file(path, "a stage that was being removed")
-    for path in sorted(_temporary_files(store.root)):
-        with contextlib.suppress(OSError):
-            if path.is_file() and time.time() - path.stat().st_mtime > OLD_SECONDS:
-                yield _file(path, "a temporary file of a process that was killed")
-
-
-def _temporary_files(root: Path) -> Iterator[Path]:
-    """The files under `root` that are named as unfinished ones are.
-
-    Folders that vanish meanwhile are passed over, which Path.rglob does not do.
-    """
-    for folder, _, names in os.walk(root):
-        yield from (Path(folder, name) for name in fnmatch.filter(names, ".*.tmp"))
+    for folder, _, names in os.walk(store.root):  # Path.rglob fails if a folder vanishes meanwhile
+        for path in (Path(folder, name) for name in fnmatch.filter(names, ".*.tmp")):
+            with contextlib.suppress(OSError):
+                if path.is_file() and time.time() - path.stat().st_mtime > OLD_SECONDS:
+                    yield _file(path, "a temporary file of a process that was killed")
 
 
 def _file(path: Path, why: str) -> Waste:
@@ -217,7 +209,3 @@ def _file(path: Path, why: str) -> Waste:
             path.unlink(missing_ok=True)
 
     return Waste(path, why, size_of(path), remove)
-
-
-def _stages(count: int) -> str:
-    return f"{count} stage{' is' if count == 1 else 's are'}"

@@ -29,7 +29,7 @@ class StageLog:
         if not folder.paths.log.is_file():
             state = folder.state()
             raise StoreError(f"{title} has no log: {state.status} ({state.reason})")
-        newest = newest_at_work(folder)
+        newest = self._newest_at_work()
         self._token = 0 if newest is None or every_attempt else newest.token
         self._offset, self._is_wanted = 0, False
 
@@ -56,10 +56,9 @@ class StageLog:
     def summary(self) -> str:
         """One line: the stage, its state and since when, and the attempt whose log this is."""
         [state] = observe([self._folder])
-        newest = newest_at_work(self._folder)
+        newest, since = self._newest_at_work(), state_since(state)
         text = f"{self._title}: {state.status}"
-        if (since := state_since(state)) is not None:
-            text += f" since {moment(since)}"
+        text += "" if since is None else f" since {moment(since)}"
         if state.status is Status.INTERRUPTED or newest != state.attempt:
             text += f" ({state.reason})"
         return text if newest is None else f"{text}; attempt {newest.token}"
@@ -70,12 +69,8 @@ class StageLog:
             self._is_wanted = int(entry[1]) >= self._token
         return self._is_wanted
 
-
-def newest_at_work(folder: StageFolder) -> AttemptRecord | None:
-    """The newest attempt that did the stage's work; others only moved its output away."""
-    attempts = folder.attempts
-    for token in range(attempts.newest_token(), 0, -1):
-        record = attempts.record(token)
-        if record is not None and "set_aside" not in record.details:
-            return record
-    return None
+    def _newest_at_work(self) -> AttemptRecord | None:
+        """The newest attempt that did the stage's work; others only moved its output away."""
+        attempts = self._folder.attempts
+        records = map(attempts.record, range(attempts.newest_token(), 0, -1))
+        return next((one for one in records if one and "set_aside" not in one.details), None)

@@ -13,15 +13,16 @@ import pytest
 from kept_sweep import NOPE, ROPE, SWEEP, Scene
 
 from fope_lab.cli import main
-from fope_lab.housekeeping.prune import Prunable, prunable, remove, watch_leases
+from fope_lab.housekeeping.prune import prunable, remove, watch_leases
 from fope_lab.store import StageFolder, Store
 
 OLD_RATE, NEW_RATE = "learning_rate: 1e-2", "learning_rate: 1e-3"
 PASSKEY = "passkey[embedding=rope,seed=0]"
 
 
-def paths(store: Store, found: Prunable) -> set[str]:
-    return {str(waste.path.relative_to(store.root)) for waste in found.waste}
+def paths(store: Store) -> set[str]:
+    """What may be removed, by its paths from the store."""
+    return {str(waste.path.relative_to(store.root)) for waste in prunable(store)[0]}
 
 
 def prune(scene: Scene, *options: str) -> int:
@@ -94,13 +95,13 @@ def test_without_a_terminal_it_removes_nothing(
 def test_a_sweep_file_as_it_is_today_keeps_its_stages(edited: Scene) -> None:
     """Its edit was taken back, and it has not run since."""
     edited.store.keep_sweep_file("kept", edited.file)
-    assert len(prunable(edited.store).waste) == 2
+    assert len(paths(edited.store)) == 2
     edited.write(SWEEP)
-    assert prunable(edited.store).waste == ()
+    assert not paths(edited.store)
     edited.file.write_text("name: [")
-    found = prunable(edited.store)
-    assert len(found.waste) == 2
-    assert found.notes == (f"{edited.file} has errors: its stages are those of its last run",)
+    waste, notes = prunable(edited.store)
+    assert len(waste) == 2
+    assert notes == [f"{edited.file} has errors: its stages are those of its last run"]
 
 
 def test_what_a_kept_stage_started_from_is_kept(edited: Scene) -> None:
@@ -110,21 +111,17 @@ def test_what_a_kept_stage_started_from_is_kept(edited: Scene) -> None:
     asked = edited.request(PASSKEY) | {"parents": {"model": str(checkpoint.path)}}
     with edited.folder(PASSKEY).begin("driver", asked) as attempt:
         attempt.finish({})
-    [waste] = prunable(edited.store).waste
-    assert waste.path.parent.name == "passkey"
+    assert paths(edited.store) == {f"passkey/{edited.old[1].path.name}"}
 
 
 def test_without_a_record_of_sweeps_no_stage_is_removed(edited: Scene) -> None:
     [plan] = edited.store.root.glob("tracking/sweeps/*/plan.json")
     plan.write_text("{")
-    found = prunable(edited.store)
-    assert found.waste == ()
-    assert f"{plan} is damaged" in found.notes
+    unknown = "nobody can tell which stages are needed, so that none is removed"
+    assert prunable(edited.store) == ([], [f"{plan} is damaged", unknown])
     plan.unlink()
     plan.parent.rmdir()
-    found = prunable(edited.store)
-    assert found.waste == ()
-    assert found.notes == ("nobody can tell which stages are needed, so that none is removed",)
+    assert prunable(edited.store) == ([], [unknown])
 
 
 def test_what_somebody_works_on_is_left_with_all_that_it_needs(edited: Scene) -> None:
@@ -132,18 +129,16 @@ def test_what_somebody_works_on_is_left_with_all_that_it_needs(edited: Scene) ->
     passkey.set_aside("driver")
     asked = passkey.request()
     with passkey.begin("driver", asked) as attempt:
-        found = prunable(edited.store)
-        assert found.waste == ()
-        assert found.notes == ("1 stage is at work and left alone",)
+        assert prunable(edited.store) == ([], ["1 stage is at work and left alone"])
         attempt.finish({})
-    assert paths(edited.store, prunable(edited.store)) == {
+    assert paths(edited.store) == {
         f"pretrain/{pretrain.path.name}", f"passkey/{passkey.path.name}"
     }  # fmt: skip
 
 
 def test_what_is_begun_while_the_user_thinks_is_left(edited: Scene) -> None:
     pretrain, passkey = edited.old
-    agreed = prunable(edited.store)
+    agreed, _ = prunable(edited.store)
     edited.write(SWEEP)
     edited.record()
     removed, left = remove(edited.store, agreed)
@@ -156,7 +151,7 @@ def test_what_is_begun_while_the_user_thinks_is_left(edited: Scene) -> None:
 def test_a_stage_that_is_begun_at_the_last_moment_is_left(edited: Scene) -> None:
     _, passkey = edited.old
     passkey.set_aside("driver")
-    [waste] = [w for w in prunable(edited.store).waste if w.path == passkey.path]
+    [waste] = [w for w in prunable(edited.store)[0] if w.path == passkey.path]
     with passkey.begin("another", passkey.request() or {}):
         with pytest.raises(Exception, match="by another"):
             waste.remove()
@@ -167,10 +162,9 @@ def test_an_attempt_whose_heartbeat_stands_still_is_not_at_work(scene: Scene) ->
     folder = scene.folder(ROPE)
     attempt = folder.begin("driver", scene.request(ROPE))
     attempt.lease.heartbeat.stop()
-    leases = watch_leases([folder], 0.5)
-    assert (leases.held, leases.stale) == (frozenset(), {folder.path: 1})
+    assert watch_leases([folder], 0.5) == (set(), {folder.path: 1})
     attempt.release()
-    assert watch_leases([folder], 0.5).stale == {}
+    assert watch_leases([folder], 0.5) == (set(), {})
 
 
 def test_a_stage_of_a_driver_that_was_killed_is_removed(edited: Scene) -> None:
@@ -178,7 +172,7 @@ def test_a_stage_of_a_driver_that_was_killed_is_removed(edited: Scene) -> None:
     passkey.set_aside("driver")
     attempt = passkey.begin("driver", passkey.request() or {})
     attempt.lease.heartbeat.stop()
-    [waste] = [w for w in prunable(edited.store, 0.5).waste if w.path == passkey.path]
+    [waste] = [w for w in prunable(edited.store, 0.5)[0] if w.path == passkey.path]
     waste.remove()
     assert not passkey.path.exists()
 
@@ -191,16 +185,15 @@ def test_only_what_no_attempt_reads_again_goes_from_a_stage_that_stays(scene: Sc
     partial = unfinished.paths.checkpoints / ".0001-000000003.abc"
     partial.mkdir()
     (partial / "model").write_text("half")
-    assert paths(scene.store, prunable(scene.store)) == {
-        str(partial.relative_to(scene.store.root))
-    }, "what was moved away is all that there is until the stage is done again"
+    assert paths(scene.store) == {str(partial.relative_to(scene.store.root))}, (
+        "what was moved away is all that there is until the stage is done again"
+    )
     scene.save(ROPE, finish=True)
-    agreed = prunable(scene.store)
-    assert paths(scene.store, agreed) == {
+    assert paths(scene.store) == {
         str(partial.relative_to(scene.store.root)),
         f"pretrain/{finished.path.name}/set-aside/0002",
     }
-    remove(scene.store, agreed)
+    remove(scene.store, prunable(scene.store)[0])
     assert not partial.exists()
     assert finished.is_done()
     assert finished.damage() == []
@@ -215,11 +208,11 @@ def test_temporary_files_go_once_they_are_old(scene: Scene) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("{")
     os.utime(old, (time.time() - 7200,) * 2)
-    assert paths(scene.store, prunable(scene.store)) == {"reports/.old.json.1.tmp"}
+    assert paths(scene.store) == {"reports/.old.json.1.tmp"}
 
 
 def test_two_that_remove_at_once_remove_each_thing_once(edited: Scene) -> None:
-    agreed = prunable(edited.store)
+    agreed, _ = prunable(edited.store)
     results: list[object] = []
 
     def work() -> None:

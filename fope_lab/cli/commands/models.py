@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from fope_lab.cli.console import make_console
+from fope_lab.cli.console import make_console, say
 from fope_lab.cli.inputs import checkpoint_places
 from fope_lab.cli.shared_options import (
     CHECKPOINT,
@@ -25,9 +25,7 @@ from fope_lab.config.environment import FAILED, OK
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fope_lab.store import StageState, Store
     from fope_lab.sweep import Sweep
-
 
 ADHOC_ARGUMENTS = (
     add_store,
@@ -46,9 +44,8 @@ ADHOC_ARGUMENTS = (
 
 def run_adhoc_sweep(
     command: str, content: Mapping[str, Any], options: argparse.Namespace, console: Console
-) -> tuple[Sweep, Mapping[str, StageState]]:
-    """Save and run the sweep with this content; returns it with the stages that failed or were
-    blocked, by key.
+) -> tuple[Sweep, int]:
+    """Save and run the sweep with this content; returns it and the exit code.
 
     `options` holds those of ADHOC_ARGUMENTS. Raises SweepError for wrong content, and what
     run_sweeps raises.
@@ -59,17 +56,15 @@ def run_adhoc_sweep(
     from fope_lab.sweep.adhoc import adhoc_sweep, save_sweep
     from fope_lab.tracking import Tracker
 
-    if options.plugins:
-        named = [
-            os.path.abspath(name) if os.path.exists(name) else name for name in options.plugins
-        ]
-        content = {"plugins": named, **content}
+    if names := options.plugins:
+        places = [os.path.abspath(name) if os.path.exists(name) else name for name in names]
+        content = {"plugins": places, **content}
     store = Store.open(options.store)
     Tracker(store.root, options.tracking_uri)  # refuses a wrong URI before anything is saved
     sweep, text = adhoc_sweep(command, options.sweep_name, content, store)
     require_unblocked([plan(sweep, store)])
     path = save_sweep(sweep, text, Store.create(options.store).root)
-    console.print(f"saved as a sweep: {path}", highlight=False, soft_wrap=True, markup=False)
+    say(console, f"saved as a sweep: {path}")
     failed_or_blocked = run_sweeps(
         [sweep],
         store=options.store,
@@ -77,7 +72,7 @@ def run_adhoc_sweep(
         address=options.address,
         console=console,
     )
-    return sweep, failed_or_blocked
+    return sweep, FAILED if failed_or_blocked else OK
 
 
 def _evaluate(options: argparse.Namespace) -> int:
@@ -91,14 +86,13 @@ def _evaluate(options: argparse.Namespace) -> int:
         checkpoints, options.tasks, options.lengths, options.gpus, options.embedding
     )
     console = make_console(stderr=options.json)
-    sweep, failed_or_blocked = run_adhoc_sweep("evaluate", content, options, console)
+    sweep, code = run_adhoc_sweep("evaluate", content, options, console)
     if options.json:
         store = Store.open(options.store)
         print(render_json(report_of_sweep(sweep, store, options.tracking_uri)))
-    return FAILED if failed_or_blocked else OK
+    return code
 
 
-ANALYSIS = "analysis"
 NEEDS = {"nothing": "–", "model": "CHECKPOINT", "text": "CHECKPOINT --corpus"}
 RESULTS = (".npz", ".svg")
 """The suffixes of an analysis's arrays and figure."""
@@ -122,23 +116,8 @@ def _print_analyses(console: Console) -> None:
     console.print(table)
 
 
-def _print_figures(sweep: Sweep, store: Store, console: Console) -> None:
-    """Print the numbers of each finished analysis, and the paths of its figure and its arrays."""
-    from fope_lab.stages.result import ResultRecord
-
-    for stage in sweep.stages:
-        folder = store.folder(stage.kind, stage.key)
-        checkpoint, result = folder.checkpoint(), folder.result()
-        if stage.kind != ANALYSIS or checkpoint is None or result is None:
-            continue
-        paths = sorted(path for path in checkpoint.path.iterdir() if path.suffix in RESULTS)
-        numbers = ResultRecord.parse(result).numbers
-        lines = [stage.label, *(f"  {name} {value:.6g}" for name, value in numbers.items())]
-        for line in (*lines, *(f"  {path}" for path in paths)):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
 def _analyze(options: argparse.Namespace) -> int:
+    from fope_lab.stages.result import ResultRecord
     from fope_lab.store import Store
     from fope_lab.sweep.adhoc import analysis_content
 
@@ -148,9 +127,17 @@ def _analyze(options: argparse.Namespace) -> int:
         return OK
     checkpoints = checkpoint_places(options.checkpoints, options.store)
     content = analysis_content(options.name, checkpoints, options.corpus, options.gpus)
-    sweep, failed_or_blocked = run_adhoc_sweep("analyze", content, options, console)
-    _print_figures(sweep, Store.open(options.store), console)
-    return FAILED if failed_or_blocked else OK
+    sweep, code = run_adhoc_sweep("analyze", content, options, console)
+    for stage in sweep.stages:
+        folder = Store.open(options.store).folder(stage.kind, stage.key)
+        checkpoint, result = folder.checkpoint(), folder.result()
+        if stage.kind != "analysis" or checkpoint is None or result is None:
+            continue
+        paths = sorted(path for path in checkpoint.path.iterdir() if path.suffix in RESULTS)
+        numbers = ResultRecord.parse(result).numbers
+        say(console, stage.label, *(f"  {name} {value:.6g}" for name, value in numbers.items()))
+        say(console, *(f"  {path}" for path in paths))
+    return code
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -162,13 +149,11 @@ def _export(options: argparse.Namespace) -> int:
     origin = origin_of(checkpoint, Store.open(options.store))
     folder = export(checkpoint, options.directory, to=options.to, origin=origin)
     trust = ", trust_remote_code=True" if (folder / MODEL_FILE).exists() else ""
-    lines = [
-        f"{folder}: load it with",
-        f"  AutoModelForCausalLM.from_pretrained({str(folder)!r}{trust})",
-        f"  AutoTokenizer.from_pretrained({str(folder)!r}{trust})",
-    ]
-    for line in lines:
-        make_console().print(line, soft_wrap=True, highlight=False, markup=False)
+    loads = (
+        f"  {name}.from_pretrained({str(folder)!r}{trust})"
+        for name in ("AutoModelForCausalLM", "AutoTokenizer")
+    )
+    say(make_console(), f"{folder}: load it with", *loads)
     return OK
 
 

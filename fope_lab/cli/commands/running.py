@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import functools
 
-from fope_lab.cli.console import make_console
+from fope_lab.cli.console import make_console, say
 from fope_lab.cli.inputs import load_single_sweep, load_sweeps, name_of_sweep
 from fope_lab.cli.shared_options import (
     Command,
@@ -18,17 +18,11 @@ from fope_lab.cli.shared_options import (
 )
 from fope_lab.config.environment import FAILED, OK
 
-if TYPE_CHECKING:
-    from fope_lab.sweep.stage_filter import StageFilter
-
-
-ONLY = "--only"
-
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     selection = parser.add_mutually_exclusive_group()
     selection.add_argument(
-        ONLY,
+        "--only",
         action="append",
         default=[],
         metavar="STAGE",
@@ -47,15 +41,20 @@ def _run(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.ending import signals_interrupt
 
     with signals_interrupt():
+        from fope_lab.config.problems import Problem, SweepError
         from fope_lab.orchestration.run_sweeps import run_sweeps
         from fope_lab.store import Store
+        from fope_lab.sweep.stage_filter import every_stage, failed, only
 
-        select = _selection(options)
+        if (options.only or options.retry_failed) and (options.redo or options.redo_stale):
+            flag = "--only" if options.only else "--retry-failed"
+            fault = "can't be used together with --redo, which re-runs all that depends on a stage"
+            raise SweepError(Problem((flag,), fault))
+        select = failed if options.retry_failed else every_stage
         # What has failed is in a store: one that is not there is a mistake in its path.
         find = Store.existing if options.retry_failed else Store.open
-        sweeps = load_sweeps(options.files, find(options.store))
         failed_or_blocked = run_sweeps(
-            sweeps,
+            load_sweeps(options.files, find(options.store)),
             store=options.store,
             tracking_uri=options.tracking_uri,
             address=options.address,
@@ -63,36 +62,17 @@ def _run(options: argparse.Namespace) -> int:
             device=options.device,
             redo=options.redo,
             redo_stale=options.redo_stale,
-            select=select,
+            select=only(options.only) if options.only else select,
         )
     return FAILED if failed_or_blocked else OK
-
-
-def _selection(options: argparse.Namespace) -> StageFilter:
-    """Which stages the options select. Raises SweepError for options that contradict each other."""
-    from fope_lab.config.problems import Problem, SweepError
-    from fope_lab.sweep.stage_filter import every_stage, failed, only
-
-    if (options.only or options.retry_failed) and (options.redo or options.redo_stale):
-        flag = ONLY if options.only else "--retry-failed"
-        message = "can't be used together with --redo, which re-runs all that depends on a stage"
-        raise SweepError(Problem((flag,), message))
-    if options.retry_failed:
-        return failed
-    return only(options.only) if options.only else every_stage
 
 
 def _stop(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.drivers import stop
     from fope_lab.store import Store
 
-    console = make_console()
-
-    def say(line: str) -> None:
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
-
-    name = name_of_sweep(options.file)
-    return OK if stop(Store.existing(options.store), name, say) else FAILED
+    name, tell = name_of_sweep(options.file), functools.partial(say, make_console())
+    return OK if stop(Store.existing(options.store), name, tell) else FAILED
 
 
 def _submit(options: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_notes
+from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_notes, say
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
     TABLE_WIDTH,
@@ -24,7 +24,7 @@ def _status(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.status import states_table, status_json
     from fope_lab.config.problems import Problem, SweepError
     from fope_lab.orchestration.drivers import drivers_of_recorded
-    from fope_lab.orchestration.live_view import print_line, print_problems, watch
+    from fope_lab.orchestration.live_view import print_problems, watch
     from fope_lab.orchestration.progress import observe_states
     from fope_lab.store import Status, Store
     from fope_lab.store.root import StoreSnapshot
@@ -48,7 +48,7 @@ def _status(options: argparse.Namespace) -> int:
             continue
         runs = ", ".join(str(driver) for driver in drivers)
         line = f"{sweep.name}: {f'run by {runs}' if runs else 'nothing is running it'}"
-        print_line(console, f"{line}; store {store}", style="bold")
+        say(console, f"{line}; store {store}", style="bold")
         console.print(states_table(sweep.stages, own, store))
     if options.json:
         print_json({"sweeps": contents})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.columns import Columns
@@ -21,6 +21,8 @@ from fope_lab.embeddings.spec import TRANSFORMS
 NOTHING = "–"
 CATALOGUE = ("embedding", "composition", "learns", "needs", "paper")
 TYPES = {"boolean": "true, false", "string": "text"}
+SHAPE = ("head_dim", "num_heads", "num_kv_heads", "train_length")
+PAIR = ("pair", "frequency", "wavelength", "cycles")
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
@@ -47,14 +49,9 @@ def markdown(rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, 
 
 
 def _catalogue_cells(row: InspectionRow) -> tuple[str, ...]:
-    description = row.description
-    return (
-        description.name,
-        in_words(description.composition),
-        _learned(row.inspection),
-        ", ".join(description.open) or NOTHING,
-        description.source,
-    )
+    one = row.description
+    needs = ", ".join(one.open) or NOTHING
+    return one.name, in_words(one.composition), _learned(row.inspection), needs, one.source
 
 
 def _learned(inspection: Inspection | None) -> str:
@@ -70,27 +67,24 @@ def _caption(shape: Shape, options: Mapping[str, Any]) -> str:
 
 
 def _at(shape: Shape, options: Mapping[str, Any]) -> str:
-    sizes = {
-        "head_dim": shape.head_dim,
-        "num_heads": shape.num_heads,
-        **({"num_kv_heads": shape.num_kv_heads} if shape.num_kv_heads != shape.num_heads else {}),
-        "train_length": shape.train_length,
-        **options,
-    }
-    return ", ".join(f"{name} {as_yaml(value)}" for name, value in sizes.items())
+    sizes = {name: getattr(shape, name) for name in SHAPE}
+    if shape.num_kv_heads == shape.num_heads:
+        del sizes["num_kv_heads"]
+    return ", ".join(f"{name} {as_yaml(value)}" for name, value in {**sizes, **options}.items())
 
 
 def print_description(description: Description, console: Console) -> None:
     """Print the composition of one embedding or transform, and every option of its parts."""
     _heading(console, description.name, f"{description.kind}, {description.source}")
+    parts = description.own_parts
     mechanism, *transforms = (
-        {**part.composition, **dict.fromkeys(part.open, "…")} for part in description.own_parts
+        {**part.composition, **dict.fromkeys(part.open, "…")} for part in parts
     )
     whole = as_yaml({**mechanism, TRANSFORMS: transforms} if transforms else mechanism)
     if whole != description.name:
         _print(console, whole)
-    for part in description.own_parts:
-        if len(description.own_parts) > 1 or part.name != description.name:
+    for part in parts:
+        if len(parts) > 1 or part.name != description.name:
             _print(console, "")
             _heading(console, part.name, part.kind.source)
         _print(console, summary(part.kind))
@@ -101,16 +95,13 @@ def _options_table(part: Part) -> Table:
     value = ["value"] if part.chosen else []
     table = _table("option", "allowed", "default", *value, "meaning")
     for name, option in part.options().items():
+        allowed = f"list of {', '.join(TRANSFORM_TYPES.all())}"
         chosen = as_yaml(part.chosen[name]) if name in part.chosen else ""
         table.add_row(
             Text(name, style="cyan"),
-            Text(
-                f"list of {', '.join(TRANSFORM_TYPES.all())}"
-                if name == TRANSFORMS
-                else _schema_in_words(option.json_schema())
-            ),
+            Text(allowed if name == TRANSFORMS else _schema_in_words(option.json_schema())),
             Text("required" if option.required else as_yaml(option.default)),
-            *([Text(chosen, style="bold")] if part.chosen else []),
+            *(Text(chosen, style="bold") for _ in value),
             Text(option.doc),
         )
     return table
@@ -122,13 +113,13 @@ def _schema_in_words(schema: Mapping[str, Any]) -> str:
         return " or ".join(map(_schema_in_words, schema["anyOf"]))
     if "enum" in schema or "const" in schema:
         return ", ".join(map(as_yaml, schema.get("enum", [schema.get("const")])))
-    bounds = [f"{sign} {_number(schema[name])}" for name, sign in BOUNDS.items() if name in schema]
+    numbers = {name: schema[name] for name in BOUNDS if name in schema}
+    bounds = [
+        f"{BOUNDS[name]} {of if isinstance(of, int) else re.sub(r'e[+]0*', 'e', f'{of:g}')}"
+        for name, of in numbers.items()
+    ]
     kind = str(schema.get("type", "anything"))
     return " ".join([TYPES.get(kind, kind), ", ".join(bounds)]).strip()
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else re.sub(r"e\+0*", "e", f"{value:g}")
 
 
 def print_inspections(
@@ -139,67 +130,57 @@ def print_inspections(
     table = _table("embedding", "pairs", "attention\nfactor", "learns", "numbers")
     for column in table.columns[1:3]:
         column.justify = "right"
+    names: dict[tuple[PairRotation, ...], list[str]] = {}  # several may share their frequencies
     for row in rows:
         table.add_row(*map(Text, _inspection_cells(row)))
+        inspection = row.inspection
+        for length, turns in inspection.turns.items() if inspection else ():
+            at = f" at {length:,} tokens" if inspection and inspection.follows_length else ""
+            names.setdefault(turns, []).append(f"{row.description.name}{at}")
     console.print(table)
-    blocks = [_frequency_block(title, turns) for turns, title in _same_frequencies(rows).items()]
-    if blocks:
+    if names:
         _print(
             console,
             "\nEach pair's frequency (radians per token), wavelength (tokens) and cycles in the"
             f" {shape.train_length:,} tokens of train_length. Where frequencies change with the"
             " length of the sequence, the table says at which.\n",
         )
+        blocks = [_frequency_block(", ".join(same), turns) for turns, same in names.items()]
         console.print(Columns(blocks, padding=(0, 4, 0, 0)))
 
 
 def _inspection_cells(row: InspectionRow) -> tuple[str, ...]:
-    inspection = row.inspection
+    name, inspection = row.description.name, row.inspection
     if inspection is None:
         problems = "; ".join(problem.message for problem in row.problems)
-        return row.description.name, NOTHING, NOTHING, NOTHING, problems
+        return name, NOTHING, NOTHING, NOTHING, problems
     pairs, factor = NOTHING, NOTHING
     if inspection.rotating is not None:
         pairs = f"{inspection.rotating} of {inspection.shape.head_dim // 2}"
         factor = f"{inspection.attention_factor:.4f}"
     numbers = ", ".join(f"{name} {value:.4g}" for name, value in inspection.facts.items())
-    return row.description.name, pairs, factor, _learned(inspection), numbers
-
-
-def _same_frequencies(rows: Sequence[InspectionRow]) -> dict[tuple[PairRotation, ...], str]:
-    """The names of embeddings by their frequencies, because several may share the same."""
-    names: dict[tuple[PairRotation, ...], list[str]] = {}
-    for row in rows:
-        if row.inspection is not None:
-            for length, turns in row.inspection.turns.items():
-                at = f" at {length:,} tokens" if row.inspection.follows_length else ""
-                names.setdefault(turns, []).append(f"{row.description.name}{at}")
-    return {turns: ", ".join(same) for turns, same in names.items()}
+    return name, pairs, factor, _learned(inspection), numbers
 
 
 def _frequency_block(title: str, turns: Sequence[PairRotation]) -> Text:
     """A table as plain text, because rich is slow to lay out hundreds of rows."""
-    rows = [("pair", "frequency", "wavelength", "cycles")]
+    rows: list[tuple[str, ...]] = [PAIR]
     for t in turns:
         numbers = ("0", NOTHING, "0")
         if t.wavelength is not None:
             numbers = f"{t.frequency:.7f}", f"{t.wavelength:,.2f}", f"{t.cycles:.3f}"
         rows.append((str(t.pair), *numbers))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    header, *lines = (
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
+    header, *lines = ("  ".join(map(str.rjust, row, widths)) for row in rows)
     bold = [*textwrap.wrap(title, len(header)), header]
     return Text.assemble(("\n".join(bold), "bold"), "\n", "\n".join([*lines, " "]), no_wrap=True)
 
 
 def in_words(composition: Mapping[str, Any]) -> str:
     """A short form: {type: fourier, transforms: [clip_floor]} → 'fourier: clip_floor'."""
-    transforms = ", ".join(map(_part_in_words, composition.get(TRANSFORMS, ())))
     own = {option: value for option, value in composition.items() if option != TRANSFORMS}
-    mechanism = _part_in_words(own)
-    return f"{mechanism}: {transforms}" if transforms else mechanism
+    mechanism, *transforms = map(_part_in_words, (own, *composition.get(TRANSFORMS, ())))
+    return f"{mechanism}: {', '.join(transforms)}" if transforms else mechanism
 
 
 def _part_in_words(part: Mapping[str, Any]) -> str:
@@ -237,42 +218,10 @@ def _heading(console: Console, name: str, text: str) -> None:
     _print(console, Text.assemble((name, "bold"), f": {text}"))
 
 
-SHAPE = ("head_dim", "train_length", "num_heads", "num_kv_heads")
-PAIR = ("pair", "frequency", "wavelength", "cycles")
-
-
-def description_json(description: Description, inspection: Inspection | None) -> dict[str, Any]:
-    """One embedding or transform with its options, and its numbers at a shape if there is one."""
-    return {
-        **_description_entry(description),
-        "summary": summary(description.own_parts[0].kind),
-        "options": _option_entries(description),
-        "resolved": _inspection_entry(inspection),
-    }
-
-
-def table_json(rows: Iterable[InspectionRow]) -> dict[str, Any]:
-    """All embeddings with their numbers at a shape, or the problems that they have there."""
-    return {
-        "embeddings": [
-            {
-                **_description_entry(row.description),
-                "resolved": _inspection_entry(row.inspection),
-                "problems": [str(problem) for problem in row.problems],
-            }
-            for row in rows
-        ]
-    }
-
-
-def _description_entry(description: Description) -> dict[str, Any]:
-    names = ("name", "kind", "source", "composition")
-    entry = {name: getattr(description, name) for name in names}
-    return {**entry, "required": description.open}
-
-
-def _option_entries(description: Description) -> list[dict[str, Any]]:
-    return [
+def as_json(row: InspectionRow) -> dict[str, Any]:
+    """An embedding or transform with its options, and its numbers at a shape or what is wrong."""
+    description = row.description
+    options = [
         {
             "part": part.name,
             "option": name,
@@ -285,9 +234,18 @@ def _option_entries(description: Description) -> list[dict[str, Any]]:
         for part in description.own_parts
         for name, option in part.options().items()
     ]
+    names = ("name", "kind", "source", "composition")
+    return {
+        **{name: getattr(description, name) for name in names},
+        "required": description.open,
+        "summary": summary(description.own_parts[0].kind),
+        "options": options,
+        "resolved": _resolved(row.inspection),
+        "problems": [str(problem) for problem in row.problems],
+    }
 
 
-def _inspection_entry(inspection: Inspection | None) -> dict[str, Any] | None:
+def _resolved(inspection: Inspection | None) -> dict[str, Any] | None:
     if inspection is None:
         return None
     return {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
@@ -25,25 +23,18 @@ CAPTION = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """A training step: sequences, tokens in each, and how it is computed."""
+def scale_rows(sizes: Mapping[str, Any], *, checkpointing: bool) -> list[dict[str, Any]]:
+    """The parameters of each scale, and the FLOPs and bytes of memory of a training step.
 
-    batch: int
-    length: int
-    precision: str
-    gradient_checkpointing: bool
+    `sizes` has the step's batch, length and precision.
+    """
+    return [{"scale": name, **_row(of, sizes, checkpointing)} for name, of in SCALES.items()]
 
 
-def scale_rows(step: Step) -> list[dict[str, Any]]:
-    """The parameters of each scale, and the FLOPs and bytes of memory of a step."""
-    return [{"scale": name, **_row(config, step)} for name, config in SCALES.items()]
-
-
-def _row(config: ModelConfig, step: Step) -> dict[str, Any]:
+def _row(config: ModelConfig, sizes: Mapping[str, Any], checkpointing: bool) -> dict[str, Any]:
     size = parameters(config)
-    training = training_memory(config, **dataclasses.asdict(step))
-    reading = reading_memory(config, batch=step.batch, length=step.length, precision=step.precision)
+    training = training_memory(config, **sizes, gradient_checkpointing=checkpointing)
+    tokens, length = sizes["batch"] * sizes["length"], sizes["length"]
     return {
         **{name: getattr(config, name) for name in SIZES},
         "body": size.body,
@@ -51,18 +42,21 @@ def _row(config: ModelConfig, step: Step) -> dict[str, Any]:
         "named": size.body + size.head,
         "embedding": size.embedding,
         "total": size.total,
-        "flops": step.batch * step.length * flops_per_token(config, step.length),
+        "flops": tokens * flops_per_token(config, length),
         "memory": training.peak,
         "activations": training.activations,
-        "memory_reading": reading.peak,
+        "memory_reading": reading_memory(config, **sizes).peak,
     }
 
 
-def print_scales(rows: Sequence[Mapping[str, Any]], step: Step, console: Console) -> None:
+def print_scales(
+    rows: Sequence[Mapping[str, Any]],
+    sizes: Mapping[str, Any],
+    checkpointing: bool,
+    console: Console,
+) -> None:
     """Print the rows of `scale_rows` as a table, with a caption that says what the step is."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("scale")
-    table.add_column("layers × width")
+    table = Table("scale", "layers × width", box=None, pad_edge=False)
     for name in ("body", "head", "body + head", "embedding", "total", "FLOPs", "memory", "reading"):
         table.add_column(name, justify="right")
     for row in rows:
@@ -74,8 +68,6 @@ def print_scales(rows: Sequence[Mapping[str, Any]], step: Step, console: Console
             *(f"{row[part] / GIB:,.2f} GiB" for part in ("memory", "memory_reading")),
         )
     console.print(table)
-    checkpointing = ", with gradient checkpointing" if step.gradient_checkpointing else ""
-    caption = CAPTION.format(
-        batch=step.batch, length=step.length, precision=step.precision, checkpointing=checkpointing
-    )
+    how = ", with gradient checkpointing" if checkpointing else ""
+    caption = CAPTION.format(**sizes, checkpointing=how)
     console.print(f"\n{caption}", highlight=False, markup=False)

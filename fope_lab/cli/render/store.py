@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -11,59 +11,67 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fope_lab.cli.console import say
 from fope_lab.config.problems import counted
 from fope_lab.housekeeping.contents import (
-    Contents,
-    StageDetails,
-    age,
+    StoredStage,
+    files_with_sizes,
     made_with,
     moment,
     size_text,
     span,
     state_since,
 )
+from fope_lab.housekeeping.known_stages import KnownStage, known_stages, parents_of, references
 from fope_lab.orchestration.live_view import STYLES
 from fope_lab.stages.labels import ABSENT
-from fope_lab.store.attempts import AttemptRecord, over_attempts
+from fope_lab.store import StageFolder, Store
+from fope_lab.store.attempts import AttemptRecord, attempt_seconds, over_attempts
+from fope_lab.store.folder import observe
 from fope_lab.store.state import IMPORTANCE
 from fope_lab.sweep.stage_filter import SHOWN_DIGITS
 
+WIDTH = 100
+MOST_FILES = 30
+"""How many files are listed; the rest is counted."""
 
-def print_contents(contents: Contents, console: Console) -> None:
-    """Print the stages, and how many there are in each state with what size."""
+
+def print_contents(
+    store: Store, stages: Sequence[StoredStage], other_bytes: int, now: float, console: Console
+) -> None:
+    """Print the stages with their ages at `now`, and how many are in each state with what size."""
     table = Table(box=None, pad_edge=False)
     for title in ("key", "kind", "stage", "state"):
         table.add_column(title, overflow="fold")
     for title in ("size", "age"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("sweeps", overflow="fold")
-    for one in contents.stages:
+    for one in stages:
+        since = state_since(one.state)
         table.add_row(
             one.stage.key[:SHOWN_DIGITS],
             one.stage.kind,
             Text(one.stage.label or ABSENT),
             Text(str(one.state.status), style=STYLES[one.state.status]),
             size_text(one.size),
-            ABSENT if one.since is None else age(one.since),
-            Text(", ".join(dict.fromkeys(one.sweeps)) or ABSENT),
+            ABSENT if since is None else span(now - since),
+            Text(", ".join(one.sweeps) or ABSENT),
         )
     console.print(table)
-    counts = Counter(one.state.status for one in contents.stages)
+    counts = Counter(one.state.status for one in stages)
     states = ", ".join(f"{counts[status]} {status}" for status in IMPORTANCE if counts[status])
-    total = size_text(sum(one.size for one in contents.stages))
-    number = counted(len(contents.stages))
-    text = f"{contents.root}: {number}, {total} ({states}); {size_text(contents.other_bytes)}"
-    text += " of reports, MLflow's data and records"
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
+    total = f"{counted(len(stages))}, {size_text(sum(one.size for one in stages))}"
+    other = f"{size_text(other_bytes)} of reports, MLflow's data and records"
+    say(console, f"{store}: {total} ({states}); {other}")
 
 
-def contents_json(contents: Contents) -> dict[str, Any]:
+def contents_json(store: Store, stages: Sequence[StoredStage], other_bytes: int) -> dict[str, Any]:
     """The stages with their sizes in bytes, and the bytes of all else that is in the store.
 
     `name` is empty for a stage that no recorded sweep has. `since` is when a stage got its state,
     in seconds since the epoch, or null.
     """
-    stages = [
+    rows = [
         {
             "key": one.stage.key,
             "name": one.stage.label,
@@ -71,55 +79,53 @@ def contents_json(contents: Contents) -> dict[str, Any]:
             "state": str(one.state.status),
             "reason": one.state.reason,
             "bytes": one.size,
-            "since": one.since,
-            "sweeps": list(dict.fromkeys(one.sweeps)),
+            "since": state_since(one.state),
+            "sweeps": list(one.sweeps),
             "path": str(one.stage.folder.path),
         }
-        for one in contents.stages
+        for one in stages
     ]
-    return {"store": str(contents.root), "stages": stages, "other_bytes": contents.other_bytes}
+    return {"store": str(store), "stages": rows, "other_bytes": other_bytes}
 
 
-WIDTH = 100
-MOST_FILES = 30
-"""How many files are listed; the rest is counted."""
+def stage_page(store: Store, stage: KnownStage) -> Iterator[str]:
+    """The lines of a page about a stage: what it was asked, its past, its relatives, its files.
 
-
-def print_details(details: StageDetails, console: Console) -> None:
-    """Print the sections of the page, each line as it is."""
-    for line in _lines(details):
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
-
-
-def _lines(details: StageDetails) -> Iterator[str]:
-    stage, state = details.stage, details.state
+    This takes a moment if the stage is marked as running.
+    """
+    known, folder = known_stages(store), stage.folder
+    [state] = observe([folder])
+    names = [f"{one.sweep} ({one.label})" for one in known if one.key == stage.key and one.sweep]
     since = state_since(state)
+    when = "" if since is None else f" since {moment(since)}"
     yield stage.label or stage.kind
     yield f"  key     {stage.key}"
     yield f"  kind    {stage.kind}"
-    sweeps = [f"{one.sweep} ({one.label})" for one in details.names]
-    yield f"  sweeps  {', '.join(sweeps) or 'no recorded sweep has it'}"
-    when = "" if since is None else f" since {moment(since)}"
+    yield f"  sweeps  {', '.join(names) or 'no recorded sweep has it'}"
     yield f"  state   {state.status}{when}{f' ({state.reason})' if state.reason else ''}"
-    if taken := details.time_taken:
+    if taken := folder.time_taken():
         yield f"  time    {over_attempts(span(taken.seconds), taken.attempts)}"
-    yield f"  folder  {stage.folder.path}"
-    if details.config:
+    yield f"  folder  {folder.path}"
+    config = (folder.request() or {}).get("config")
+    if config and isinstance(config, Mapping):
         text = yaml.safe_dump(
-            _without_nothing(details.config),
+            _without_nothing(config),
             sort_keys=False,
             allow_unicode=True,
             default_flow_style=None,  # what has no mapping inside is on one line
             width=WIDTH,
         )
         yield from _section("configuration", text.splitlines())
-    attempts = (_attempt(one, details.seconds[one.token]) for one in details.attempts)
-    yield from _section("attempts", attempts)
-    titles = details.titles
-    parents = (f"{role}: {titles.get(of, of)}" for role, of in details.parents.items())
-    yield from _section("parents", parents)
-    yield from _section("children", (titles.get(key, key) for key in details.children))
-    yield from _section("files", _files(details))
+    attempts = folder.attempts
+    records = filter(None, map(attempts.record, range(1, attempts.newest_token() + 1)))
+    lines = (_attempt(record, attempt_seconds(attempts, record)) for record in records)
+    yield from _section("attempts", lines)
+    titles = {one.key: one.title for one in reversed(known)}
+    parents = (parents_of(folder) or stage.parents).items()
+    yield from _section("parents", (f"{role}: {titles.get(of, of)}" for role, of in parents))
+    refers = references(store, known).items()
+    yield from _section("children", (titles[key] for key, of in refers if stage.key in of))
+    yield from _section("files", _files(folder))
 
 
 def _without_nothing(value: Any) -> Any:
@@ -135,11 +141,11 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _attempt(attempt: AttemptRecord, seconds: float) -> str:
-    began, end = attempt.details.get("started"), attempt.end or {}
+    details, end = attempt.details, attempt.end or {}
     text = f"{attempt.token}"
-    if began is not None:
+    if (began := details.get("started")) is not None:
         text += f"  {moment(began)}"
-    if reason := attempt.details.get("set_aside"):
+    if reason := details.get("set_aside"):
         return f"{text}  moved the output before it away: {reason}"
     if attempt.end is None:
         text += f"  has not ended, was at work for at least {span(seconds)}"
@@ -150,11 +156,13 @@ def _attempt(attempt: AttemptRecord, seconds: float) -> str:
     return "; ".join([text, *made_with(attempt)])
 
 
-def _files(details: StageDetails) -> Iterator[str]:
-    files = list(details.files.items())
+def _files(folder: StageFolder) -> Iterator[str]:
+    """The largest files, by their paths from the folder, and the sums of the others and of all."""
+    files = [*files_with_sizes(folder.path)] if folder.path.is_dir() else []
+    files.sort(key=lambda file: (-file[1], file[0]))
     for path, size in files[:MOST_FILES]:
-        yield f"{size_text(size):>8}  {path}"
+        yield f"{size_text(size):>8}  {path.relative_to(folder.path)}"
     if rest := files[MOST_FILES:]:
         yield f"{size_text(sum(size for _, size in rest)):>8}  in {len(rest)} more files"
     if files:
-        yield f"{size_text(sum(details.files.values())):>8}  in all"
+        yield f"{size_text(sum(size for _, size in files)):>8}  in all"

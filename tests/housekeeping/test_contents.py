@@ -1,4 +1,4 @@
-"""`fope-lab store show` shows what a stage is, who made it, its relatives and its files."""
+"""`fope-lab store list` and `show`: all stages with their sizes, and all that is known of one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from kept_sweep import NOPE, ROPE, Scene
 
 from fope_lab.cli import main
-from fope_lab.store import StageFolder
+from fope_lab.housekeeping.contents import contents, moment, size_of, size_text, span
+from fope_lab.store import Status
 
 PASSKEY = "passkey[embedding=rope,seed=0]"
 
@@ -31,7 +32,7 @@ def test_a_stage_with_its_past_and_its_relatives(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scene.fail(ROPE, "the disk was full\nmore")
-    folder: StageFolder = scene.folder(ROPE)
+    folder = scene.folder(ROPE)
     maker = {"commit": "0123456789ab", "clean": False, "device": "a processor"}
     with folder.begin("driver", scene.request(ROPE), made_by=maker) as attempt:
         attempt.writer.save_checkpoint(1, lambda path: (path / "model").write_bytes(b"12345"))
@@ -95,6 +96,55 @@ def test_a_stage_that_nobody_began(scene: Scene, capsys: pytest.CaptureFixture[s
     assert "files: none" in page
 
 
-def test_a_misspelt_stage(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["store", "show", NOPE.replace("nope", "npoe"), *scene.options]) == 2
-    assert f"did you mean '{NOPE}'? (allowed: pretrain, passkey)" in capsys.readouterr().err
+def test_every_stage_has_a_line_and_the_largest_comes_first(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.save(NOPE, finish=True, weights=bytes(31_000))
+    scene.fail(ROPE, "an error")
+    with scene.store.folder("perplexity", "0" * 32).begin("driver", {}) as attempt:
+        attempt.finish({})
+    assert main(["store", "list", *scene.options]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["key", "kind", "stage", "state", "size", "age", "sweeps"]
+    keys = [scene.stage(NOPE).key[:8], scene.stage(ROPE).key[:8], "00000000"]
+    assert [line.split()[0] for line in lines[:3]] == keys
+    first = lines[0].split()
+    assert first[:4] == [keys[0], "pretrain", NOPE, "done"]
+    assert 30 < int(first[4]) < 40
+    assert (first[5], first[-1]) == ("KiB", "kept")
+    assert lines[1].split()[:4] == [keys[1], "pretrain", ROPE, "failed"]
+    assert lines[2].split()[:4] == ["00000000", "perplexity", "–", "done"]
+    assert lines[3].startswith(f"{scene.store.root}: 3 stages, ")
+    assert "(1 failed, 2 done); " in lines[3]
+
+
+def test_the_sizes_are_those_of_the_files(scene: Scene) -> None:
+    scene.save(ROPE, finish=True)
+    [stage], other_bytes = contents(scene.store)
+    assert stage.state.status is Status.DONE
+    assert stage.sweeps == ("kept",)
+    on_disk = sum(path.stat().st_size for path in scene.store.root.rglob("*") if path.is_file())
+    assert stage.size + other_bytes == on_disk == size_of(scene.store.root)
+    assert stage.size > len("weights")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (-3, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"),
+     (172_800, "2 d")],
+)  # fmt: skip
+def test_a_duration(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 KiB"), (1536, "1.5 KiB"), (10_240, "10 KiB"),
+     (20 * 2**20, "20 MiB"), (3 * 2**40, "3.0 TiB")],
+)  # fmt: skip
+def test_a_size(size: int, text: str) -> None:
+    assert size_text(size) == text
+
+
+def test_a_moment_is_in_utc() -> None:
+    assert moment(0) == "1970-01-01 00:00:00Z"
