@@ -25,9 +25,8 @@ from typing import Any
 from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import write_packed
-from fope_lab.data.tokenizers.recipe import parse_tokenizer
+from fope_lab.data.tokenizers.recipe import TrainedTokenizer, parse_tokenizer
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
-from fope_lab.data.tokenizers.trained import TrainedTokenizer
 
 RUNS = 3
 SHARD_LENGTH = 1 << 22

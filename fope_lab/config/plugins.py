@@ -41,7 +41,7 @@ BASES = {
     "fope_lab.embeddings.spec": ("EMBEDDING_TYPES", "TRANSFORM_TYPES"),
     "fope_lab.data.corpora.registry": ("CORPUS_TYPES",),
     "fope_lab.data.tasks.base": ("TASK_TYPES",),
-    "fope_lab.data.tokenizers.trained": ("TRAINED_TOKENIZER_TYPES",),
+    "fope_lab.data.tokenizers.recipe": ("TRAINED_TOKENIZER_TYPES",),
     "fope_lab.analysis.base": ("ANALYSIS_TYPES",),
     "fope_lab.stages.base": ("STAGE_TYPES",),
 }

@@ -28,9 +28,8 @@ def encode_by_template(
 
     `encode` returns the ids of several texts; names of special tokens in a text become these
     tokens. Raises DataError if there is no template, if it can't write a chat, or if the first part
-    of a chat has different tokens from the beginning of the whole chat. Then the author of a token
-    is not known: the template writes the parts differently, or the tokenizer merges the text before
-    an answer with the answer.
+    of a chat has other tokens than the beginning of the whole chat, so that a token's author is not
+    known.
     """
     template = tokenizer.chat_template
     if not template:
@@ -71,8 +70,7 @@ def _by_beginnings(
 
 
 def _beginnings(tokenizer: Any, chat: Chat) -> Iterator[str]:
-    """Yield the chat up to the start and up to the end of each of the assistant's turns, and then
-    the whole chat."""
+    """The chat up to the start and the end of each of the assistant's turns, then all of it."""
     for place, message in enumerate(chat):
         if message["role"] == ASSISTANT:
             if place > 0:
@@ -87,7 +85,7 @@ def _beginnings(tokenizer: Any, chat: Chat) -> Iterator[str]:
 
 
 def write_chat(tokenizer: Any, chat: Chat, **options: Any) -> Any:
-    """Return what the tokenizer's template makes of a chat. Raises DataError if it can't."""
+    """What the tokenizer's template makes of a chat. Raises DataError if it can't."""
     from jinja2 import TemplateError
 
     try:

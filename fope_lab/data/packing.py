@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -44,7 +45,6 @@ class ShardWriter:
         """{"file", "length", "sha256"} of each finished file; complete after the `with` block."""
 
     def append(self, values: NDArray[Any]) -> None:
-        """Append `values` (count,), starting new files as needed."""
         while len(values):
             if self._file is None:
                 name = f"{self._name}-{len(self.shards):05d}.bin"
@@ -96,24 +96,19 @@ class ShardedArray:
         return values
 
     def windows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """Return the `length` numbers from each of `starts` (count,) on: (count, length)."""
+        """The `length` numbers from each of `starts` (count,) on: (count, length)."""
         rows = np.empty((len(starts), length), np.int64)
         for row, start in zip(rows, starts.tolist(), strict=True):
             self.read(start, row)
         return rows
 
-    def first(self, count: int | None) -> ShardedArray:
-        """Return the first `count` numbers (None: all) as a sequence, without reading them."""
-        if count is None:
-            return self
-        rest = [max(0, count - start) for start in self._starts[:-1].tolist()]
-        parts = [part[:size] for part, size in zip(self._parts, rest, strict=True)]
-        return ShardedArray(parts, self.dtype)
-
-    def after(self, count: int) -> ShardedArray:
-        """Return the numbers after the first `count` as a sequence, without reading them."""
-        past = [max(0, count - start) for start in self._starts[:-1].tolist()]
-        parts = [part[size:] for part, size in zip(self._parts, past, strict=True)]
+    def part(self, start: int, stop: int | None) -> ShardedArray:
+        """The numbers from `start` to before `stop` (None: all) as a sequence, without reading."""
+        ends = [len(self) if stop is None else stop, start]
+        parts = []
+        for part, before in zip(self._parts, self._starts.tolist(), strict=False):
+            last, first = (max(0, end - before) for end in ends)
+            parts.append(part[first:last])
         return ShardedArray(parts, self.dtype)
 
     def read(self, start: int, into: NDArray[Any]) -> None:
@@ -126,16 +121,6 @@ class ShardedArray:
             part = self._parts[shard][inside : inside + len(into)]
             into[: len(part)] = part
             into, start, shard = into[len(part) :], start + len(part), shard + 1
-
-
-def open_shards(
-    directory: Path, shards: Sequence[Mapping[str, Any]], dtype: np.dtype[Any]
-) -> ShardedArray:
-    """Open the sequence that a ShardWriter wrote, memory-mapped.
-
-    Raises DataError if a file is missing or incomplete.
-    """
-    return ShardedArray([map_shard(directory, shard, dtype) for shard in shards], dtype)
 
 
 def map_shard(directory: Path, shard: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -154,23 +139,12 @@ def map_shard(directory: Path, shard: Mapping[str, Any], dtype: np.dtype[Any]) -
     return np.asarray(np.memmap(path, dtype, mode="r"))
 
 
-def verify_shards(directory: Path, shards: Sequence[Mapping[str, Any]]) -> None:
-    """Read all of the files and raise DataError if one differs from what was written."""
-    for shard in shards:
-        sha256 = sha256_file(directory / shard["file"])
-        if sha256 != shard["sha256"]:
-            raise DataError(
-                f"{directory / shard['file']} is damaged: its SHA-256 is {sha256}, "
-                f"but was {shard['sha256']} when it was written"
-            )
-
-
 FORMAT = 2
 INT64, UINT8 = np.dtype(np.int64), np.dtype(np.uint8)
 
 
 def data_identity(corpus: Corpus, tokenizer: Mapping[str, Any], split: Split) -> dict[str, Any]:
-    """Return all that determines prepared data, as JSON; `tokenizer` is a tokenizer's identity."""
+    """All that determines prepared data, as JSON; `tokenizer` is a tokenizer's identity."""
     return {"corpus": corpus.identity(), "tokenizer": dict(tokenizer), "split": split}
 
 
@@ -273,24 +247,18 @@ class PackedCorpus:
                     f"but needs {value}"
                 )
         shards = self.info["shards"]
-        self.tokens = open_shards(self.directory, shards["tokens"], np.dtype(self.info["dtype"]))
+        self.tokens = self._open(shards["tokens"], np.dtype(self.info["dtype"]))
         [documents] = shards["documents"]
         self.starts: NDArray[np.int64] = map_shard(self.directory, documents, INT64)
-        loss = shards["loss"]
-        self.loss = open_shards(self.directory, loss, UINT8) if loss else None
+        self.loss = self._open(shards["loss"], UINT8) if shards["loss"] else None
 
-    @property
-    def kind(self) -> str:
-        """The kind of the corpus: `text`, `pairs` or `chats`."""
-        return str(self.info["kind"])
+    def _open(self, shards: Sequence[Mapping[str, Any]], dtype: np.dtype[Any]) -> ShardedArray:
+        return ShardedArray([map_shard(self.directory, one, dtype) for one in shards], dtype)
 
     @property
     def middle(self) -> int:
-        """The index of the token at which the second half begins.
-
-        Text is cut anywhere, and pairs and chats are cut at the document that begins nearest to the
-        middle.
-        """
+        """The index of the token at which the second half begins: of text the middle, of pairs and
+        chats the nearest beginning of a document."""
         half = len(self.tokens) // 2
         if self.loss is None or len(self.starts) < 2:
             return half
@@ -299,12 +267,17 @@ class PackedCorpus:
     def first_half(self) -> PackedCorpus:
         """The same data without what comes after `middle`."""
         first, middle = copy.copy(self), self.middle
-        first.tokens = self.tokens.first(middle)
+        first.tokens = self.tokens.part(0, middle)
         first.starts = self.starts[self.starts < middle]
-        first.loss = None if self.loss is None else self.loss.first(middle)
+        first.loss = None if self.loss is None else self.loss.part(0, middle)
         return first
 
     def verify(self) -> None:
         """Read all files and raise DataError if one differs from what was written."""
-        for shards in self.info["shards"].values():
-            verify_shards(self.directory, shards)
+        for shard in chain.from_iterable(self.info["shards"].values()):
+            path = self.directory / shard["file"]
+            if (sha256 := sha256_file(path)) != shard["sha256"]:
+                raise DataError(
+                    f"{path} is damaged: its SHA-256 is {sha256}, but was {shard['sha256']} when it"
+                    " was written"
+                )

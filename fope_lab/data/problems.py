@@ -1,4 +1,4 @@
-"""The errors of data: what cannot be described, read or used."""
+"""The error of data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,3 @@ from fope_lab.config.problems import ConfigError
 
 class DataError(ConfigError):
     """Data that cannot be described, read or used; `problems` holds everything that is wrong."""
-
-
-class CorpusError(DataError):
-    """A corpus that cannot be described or read."""

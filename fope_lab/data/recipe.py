@@ -52,13 +52,11 @@ class Source:
 
 
 def parse_source(value: Any, base: Path) -> Source:
-    """The part of a mixture that a description stands for. Raises ConfigError."""
     source, options = _source_and_options(value, base, WEIGHT)
     return dataclasses.replace(source, **options)
 
 
 def source_json_schema() -> dict[str, Any]:
-    """The JSON Schema of a part of a mixture."""
     return {"anyOf": list(_source_schemas(WEIGHT))}
 
 
@@ -107,7 +105,6 @@ DATA = entry_of(Data, "data")
 
 
 def _part(entry: Entry[Any], *names: str) -> Entry[dict[str, Any]]:
-    """Some of the options of an entry, read as they are."""
     options = {name: entry.options[name] for name in names}
     return dataclasses.replace(entry, options=options, make=dict)
 
@@ -140,17 +137,13 @@ def parse_data(value: Any, base: Path, at: FieldPath = ()) -> Data:
 
 
 def data_json_schema() -> dict[str, Any]:
-    """The JSON Schema of `data`: with `mix`, or with one source's keys beside `length`."""
     return {"anyOf": [*_source_schemas(ROWS), DATA.json_schema()]}
 
 
 def _source_and_options(
     value: Any, base: Path, around: Entry[dict[str, Any]]
 ) -> tuple[Source, dict[str, Any]]:
-    """The source that a mapping describes, and the options around it that the mapping holds too.
-
-    Raises ConfigError.
-    """
+    """The source that a mapping describes, and the options that stand around it."""
     if not isinstance(value, Mapping):
         raise ConfigError(Problem((), f"found {shown(value)}", "a mapping with corpus or task"))
     own = {name: item for name, item in value.items() if name in around.options}
@@ -180,7 +173,6 @@ def _source(given: Mapping[str, Any], base: Path, around: Entry[dict[str, Any]])
 
 
 def _source_schemas(around: Entry[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The JSON Schema of each kind of source, with the options around it."""
     entries: list[tuple[Entry[Any], dict[str, str]]] = [
         (NAMED_CORPUS, {}),
         *((CORPORA.entries[name], {}) for name in CORPORA.shorthands.values()),

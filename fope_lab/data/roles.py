@@ -9,10 +9,8 @@ TOKENIZER = "tokenizer"
 
 
 def text_role(index: int) -> str:
-    """The parent that prepared a corpus to train on or to evaluate.
-
-    `index` is that of the source in the mixture, or of the corpus among those of the evaluation.
-    """
+    """The parent that prepared a text: of source `index` of a mixture, or of an evaluation's
+    corpora."""
     return f"data.{index}"
 
 

@@ -49,7 +49,7 @@ class RowSource(Protocol):
     numbered: bool
 
     def rows(self, first: int, count: int) -> Rows:
-        """Return rows `first` … `first + count − 1`; a row depends on its number alone."""
+        """Rows `first` … `first + count − 1`; a row depends on its number alone."""
         ...
 
 
@@ -65,7 +65,7 @@ class EpochOrder:
         self.order = lru_cache(maxsize=2)(lambda epoch: permutation((*name, epoch), count))
 
     def items(self, first: int, count: int) -> Ids:
-        """Return items `first` … `first + count − 1` of the endless sequence: (count,)."""
+        """Items `first` … `first + count − 1` of the endless sequence: (count,)."""
         parts = []
         while count > 0:
             epoch, place = divmod(first, self.count)
@@ -110,7 +110,7 @@ class TextRows:
         return Rows(ids, labels, documents)
 
     def _documents(self, starts: Ids) -> Ids:
-        """Return the number of each token's document in its window, from 0: (count, length + 1)."""
+        """The number of each token's document in its window, from 0: (count, length + 1)."""
         begins = np.zeros((len(starts), self._length + 1), np.int64)
         lows = np.searchsorted(self._starts, starts, side="right")
         highs = np.searchsorted(self._starts, starts + self._length, side="right")
@@ -150,11 +150,16 @@ class ExampleRows:
                 f"the shortest needs {int(sizes.min()) - 1}"
             )
         self._starts, self._sizes = packed.starts[fitting], sizes[fitting]
-        order = _Packed if pack else _OneARow
-        self._order = order(self._sizes, self._width, (packed.kind, *name))
-        self.epoch: int | None = self._order.rows
+        name = (packed.info["kind"], *name)
+        if pack:
+            packing = _Packed(self._sizes, self._width, name)
+            self._examples, rows = packing.examples, packing.rows
+        else:
+            order, rows = EpochOrder(self.examples, name), self.examples
+            self._examples = lambda row: order.items(row, 1)
+        self.epoch: int | None = rows
         self.numbered = pack
-        self.fill = float(self._sizes.sum() / (self._order.rows * self._width))
+        self.fill = float(self._sizes.sum() / (rows * self._width))
 
     def rows(self, first: int, count: int) -> Rows:
         ids = np.full((count, self._width), self._pad_id, np.int64)
@@ -163,7 +168,7 @@ class ExampleRows:
         sizes = np.zeros(count, np.int64)
         for row in range(count):
             place = 0
-            examples = self._order.examples(first + row)
+            examples = self._examples(first + row)
             for number, example in enumerate(examples):
                 start, end = int(self._starts[example]), place + int(self._sizes[example])
                 self._tokens.read(start, ids[row, place:end])
@@ -177,22 +182,10 @@ class ExampleRows:
         return Rows(ids, labels, documents if self.numbered else None, sizes)
 
 
-class _OneARow:
-    """Puts each example in a row of its own; `rows` is the number of rows in an epoch."""
-
-    def __init__(self, sizes: Ids, width: int, name: Name) -> None:
-        self.rows = len(sizes)
-        self._order = EpochOrder(self.rows, name)
-
-    def examples(self, row: int) -> Ids:
-        """Return the numbers of the examples in a row."""
-        return self._order.items(row, 1)
-
-
 class _Packed:
     """Packs the examples of an epoch in order, and starts a new row where the next does not fit.
 
-    The number of rows depends on the epoch's order; `rows` is that of the first epoch.
+    `rows` is the number of rows of the first epoch; others depend on their order.
     """
 
     def __init__(self, sizes: Ids, width: int, name: Name) -> None:
@@ -204,7 +197,7 @@ class _Packed:
         self.rows = self._ends[0]
 
     def examples(self, row: int) -> Ids:
-        """Return the numbers of the examples in a row."""
+        """The numbers of the examples in a row."""
         while row >= self._ends[-1]:
             self._ends.append(self._ends[-1] + len(self._borders(len(self._ends))) - 1)
         epoch = int(np.searchsorted(self._ends, row, side="right"))
@@ -213,7 +206,7 @@ class _Packed:
         return self._order.order(epoch)[first:last]
 
     def _pack(self, epoch: int) -> list[int]:
-        """Return the start of each row in an epoch's order, and the end of the last row."""
+        """The start of each row in an epoch's order, and the end of the last row."""
         ends = np.cumsum(self._sizes[self._order.order(epoch)])
         borders = [0]
         while borders[-1] < len(ends):

@@ -18,10 +18,9 @@ WORDS_PER_BLOCK = 4  # Philox4x64 gives four words for each value of its counter
 def random_words(
     name: tuple[str | int, ...], first: int, rows: int, words: int
 ) -> NDArray[np.uint64]:
-    """Return rows `first` … `first + rows − 1` of a stream of 64-bit words: (rows, words).
+    """Rows `first` … `first + rows − 1` of a stream of 64-bit words: (rows, words).
 
-    A row does not depend on the other rows in the call. Streams with different names are
-    independent.
+    A row does not depend on the others; streams with different names are independent.
     """
     digest = hashlib.blake2b(json.dumps(name).encode(), digest_size=16).digest()
     blocks = -(-words // WORDS_PER_BLOCK)
@@ -35,5 +34,5 @@ def below(words: NDArray[np.uint64], limit: NDArray[np.int64] | int) -> NDArray[
 
 
 def permutation(name: tuple[str | int, ...], count: int) -> NDArray[np.int64]:
-    """Return a uniformly random permutation of 0 … count − 1: (count,)."""
+    """A uniformly random permutation of 0 … count − 1: (count,)."""
     return np.argsort(random_words(name, 0, 1, count)[0], kind="stable")

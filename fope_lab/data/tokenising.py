@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fope_lab.data.corpora.base import characters
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
@@ -84,8 +85,8 @@ def tokenised(
 ) -> Generator[Encoded, None, None]:
     """Yield the tokens of documents of a kind, a batch of documents at a time, in order.
 
-    With one process, the work is done in the calling process. Closing the generator ends the
-    worker processes. Raises what the tokenizer raises, and DataError if a worker ends early.
+    One process is the calling one. Closing the generator ends the workers. Raises what the
+    tokenizer raises, and DataError if a worker ends early.
     """
     batches = _batches(documents)
     if processes == 1:
@@ -113,7 +114,7 @@ def serve(descriptor: int) -> None:
 class _Worker:
     """The stage's handle on a process that runs `serve`."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str, tokenizer: Tokenizer) -> None:
         self._connection, theirs = Pipe()
         environment = {
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -128,34 +129,29 @@ class _Worker:
             pass_fds=[theirs.fileno()],
         )
         theirs.close()  # so that the connection closes when the process ends
-
-    def begin(self, kind: str, tokenizer: Tokenizer) -> None:
-        """Send the worker the kind of the documents and the tokenizer."""
-        self._ask((kind, tokenizer), answered=False)
+        self._first: Any = (kind, tokenizer)
 
     def encode(self, batch: Sequence[Any]) -> Encoded:
-        """Have the worker encode a batch of documents. Raises what the worker raised."""
-        answer = self._ask(batch, answered=True)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def stop(self) -> None:
-        """Kill the worker, even in the middle of a batch."""
-        self._process.kill()
-        self._process.wait()
-        self._connection.close()
-
-    def _ask(self, message: Any, answered: bool) -> Any:
         try:
-            self._connection.send(message)
-            return self._connection.recv() if answered else None
+            if self._first is not None:
+                self._connection.send(self._first)
+                self._first = None
+            self._connection.send(batch)
+            answer = self._connection.recv()
         except (EOFError, OSError) as error:
             status = self._process.wait()
             raise DataError(
                 f"a tokenising process ended with exit status {status}; if it ran out of memory, "
                 "lower prepare.resources.cpus"
             ) from error
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
 
 
 def _in_this_process(
@@ -174,8 +170,10 @@ def _in_this_process(
 def _in_processes(
     batches: Iterator[list[Any]], kind: str, tokenizer: Tokenizer, processes: int
 ) -> Generator[Encoded, None, None]:
-    workers = [_Worker() for _ in range(processes)]
+    workers = [_Worker(kind, tokenizer) for _ in range(processes)]
     free: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+    for worker in workers:
+        free.put(worker)
     # Threads, because sending a message longer than a pipe's buffer blocks until it is read.
     threads = ThreadPoolExecutor(processes)
 
@@ -188,9 +186,6 @@ def _in_processes(
 
     pending: deque[Future[Encoded]] = deque()
     try:
-        for worker in workers:
-            worker.begin(kind, tokenizer)
-            free.put(worker)
         for batch in batches:
             pending.append(threads.submit(encode, batch))
             if len(pending) > AHEAD * processes:
@@ -214,22 +209,14 @@ def _encoded(ids: Sequence[Sequence[int]], loss: Sequence[Sequence[int]] | None)
 
 
 def _batches(documents: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield lists of at most BATCH_DOCUMENTS documents with about BATCH_CHARACTERS in total."""
+    """Lists of at most BATCH_DOCUMENTS documents with about BATCH_CHARACTERS in total."""
     batch: list[Any] = []
     total = 0
     for document in documents:
         batch.append(document)
-        total += _characters(document)
+        total += characters(document)
         if total >= BATCH_CHARACTERS or len(batch) >= BATCH_DOCUMENTS:
             yield batch
             batch, total = [], 0
     if batch:
         yield batch
-
-
-def _characters(document: Any) -> int:
-    """Return the number of characters of a text, a pair or a chat."""
-    if isinstance(document, str):
-        return len(document)
-    parts = document.values() if isinstance(document, Mapping) else document
-    return sum(map(_characters, parts))

@@ -61,29 +61,25 @@ class Algorithmic(ModelEvaluation, kind="algorithmic"):
 
     @property
     def definition(self) -> AlgorithmicSubtask:
-        """How strings are drawn, and what the answers are."""
         return SUBTASKS[self.subtask]
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """The shortest and the longest input of each range, in symbols, in ascending order."""
+        """The shortest and the longest input of each range, in symbols, ascending."""
         shortest = 0
         for longest in sorted(self.lengths):
             yield shortest, longest
             shortest = longest + 1
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """The tokens of the longest string but the last, which is only predicted."""
         return ("lengths",), self.definition.tokens(max(self.lengths)) - 1
 
     def forward_passes(self) -> Iterable[ForwardPass] | None:
-        """The strings of each range, at their mean length."""
         return [
             ForwardPass(self.definition.tokens((shortest + longest) // 2) - 1, self.count)
             for shortest, longest in self.ranges()
         ]
 
     def metrics(self) -> Iterable[Metric]:
-        """The share of right answers in each range, and in the range of the training."""
         within = Metric(
             name=WITHIN,
             short_name=WITHIN,
@@ -103,20 +99,17 @@ class Algorithmic(ModelEvaluation, kind="algorithmic"):
         return [by_length, within]
 
     def problems(self) -> Iterable[Problem]:
-        """Ranges in which the task has no input."""
         yield from super().problems()
         for shortest, longest in self.ranges():
             if problem := range_problem(self.definition, shortest, longest):
                 yield Problem(("lengths",), problem)
 
     def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
-        """A model with other symbols than the task's."""
         if problem := symbols_problem(self.definition, tokenizer):
             yield Problem(("subtask",), problem)
 
     def parent_problems(self, parent: StageConfig) -> Iterable[Problem]:
-        """Another task than the model is trained on, and a first range that is not the trained
-        one."""
+        """Another task than the trained one, and a first range that is not the trained one."""
         return self._training_problems(parent.data) if isinstance(parent, TrainingConfig) else []
 
     def _training_problems(self, data: Data) -> Iterable[Problem]:

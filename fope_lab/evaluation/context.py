@@ -14,7 +14,7 @@ from fope_lab.data.recipe import Data, parse_data
 from fope_lab.data.roles import MODEL, candidate_role, text_role
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.evaluation.base import Evaluation
-from fope_lab.evaluation.shared_work import Alone, SharedWork, Workers
+from fope_lab.evaluation.shared_work import SharedWork, Workers
 from fope_lab.model import CheckpointConfig, load_model, read_config
 from fope_lab.model.device import choose_device
 from fope_lab.stages import Select, SwapEmbedding
@@ -26,7 +26,6 @@ from fope_lab.store.completion import durable_rows
 if TYPE_CHECKING:
     from torch import nn
 
-    from fope_lab.evaluation.shared_work import Workers
     from fope_lab.stages.base import StageConfig
     from fope_lab.store import RunWriter
 
@@ -36,7 +35,7 @@ UNTRAINED_KINDS = (SwapEmbedding.kind, Select.kind)
 
 
 class Progress:
-    """Tells how far an evaluation is that works through several parts, one after the other."""
+    """How far an evaluation of several parts, one after the other, is."""
 
     def __init__(self, report: Callable[[int, int], None], total: int) -> None:
         self._report, self._total, self._before = report, total, 0
@@ -62,7 +61,7 @@ class Context:
         workers: Workers | None = None,
     ) -> None:
         self._spec, self._writer, self._parents = spec, writer, parents
-        self._workers, self._rows, self._first_done = workers or Alone(), 0, 0
+        self._workers, self._rows, self._first_done = workers or Workers(), 0, 0
         self._declared = {metric.name: metric for metric in spec.metrics()}
         self._measured: list[Measurement] = []
         self._numbers: dict[str, float] = {}
@@ -82,26 +81,23 @@ class Context:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """Load the tokenizer that the model was trained with."""
+        """The tokenizer that the model was trained with."""
         return load_tokenizer(self.model_config.tokenizer)
 
     @functools.cached_property
     def work(self) -> SharedWork:
-        """What computes batches of the model's work, together with other workers, and keeps their
-        results for an attempt that goes on from here."""
+        """The results of batches, shared with other workers and kept for the next attempt."""
         return SharedWork(self._writer, self._workers)
 
     @functools.cached_property
     def _kept_rows(self) -> int:
-        """How many of the first rows an attempt before this one has kept."""
+        """How many of the first rows an earlier attempt has kept."""
         return len(durable_rows(self._writer.paths, None, self._writer.resumed_from))
 
     @property
     def training_data(self) -> Data | None:
-        """The data of the training that left the model; None where that is not known.
-
-        Stages that only chose the model, or gave it another embedding, are passed over.
-        """
+        """The data of the training that left the model; None where that is not known. Stages that
+        only chose the model, or gave it another embedding, are passed over."""
         folder = StageFolder.of_checkpoint(self._parents[MODEL])
         request = None if folder is None else folder.request()
         while folder is not None and (request or {}).get("kind") in UNTRAINED_KINDS:
@@ -114,7 +110,6 @@ class Context:
 
     @property
     def store(self) -> Path:
-        """The root folder of the store that the stage is in."""
         return self._writer.paths.store
 
     def text(self, field: str, at_least: int, purpose: str, part: str = "all") -> ShardedArray:
@@ -127,7 +122,7 @@ class Context:
         role = text_role(list(self._spec.corpora()).index(field))
         expected = {"tokenizer": self.tokenizer.identity(), "split": "validation"}
         packed = PackedCorpus(self._parents[role], expected)
-        tokens = packed.tokens if part == "all" else packed.tokens.after(packed.middle)
+        tokens = packed.tokens if part == "all" else packed.tokens.part(packed.middle, None)
         if len(tokens) < at_least:
             raise DataError(
                 f"{purpose} needs {at_least:,} tokens, and the held-out text has {len(tokens):,}"
@@ -141,7 +136,6 @@ class Context:
         self._writer.progress(done, total, first_step=self._first_done)
 
     def progress(self, total: int) -> Progress:
-        """The progress of several parts that add up to `total`, in any unit."""
         return Progress(self.report_progress, total)
 
     def log(self, *measurements: Measurement, step: int | None = None) -> None:
@@ -193,7 +187,6 @@ class Context:
         self._heatmaps.append(heatmap)
 
     def record(self, recorded: Mapping[str, Any]) -> ResultRecord:
-        """The result of the run, with what `recorded` says beside it."""
         return ResultRecord(
             metrics=tuple(self._measured),
             numbers=self._numbers,

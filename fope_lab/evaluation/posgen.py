@@ -12,16 +12,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, collecting
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
-from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, SUBTASKS, SequenceSet, Subtask, period
-from fope_lab.data.tasks.posgen_task import PosGenTask
+from fope_lab.data.tasks.posgen import (
+    FAR,
+    MODULUS,
+    NEAR,
+    SUBTASKS,
+    PosGenTask,
+    SequenceSet,
+    Subtask,
+)
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.stages.base import StageConfig
@@ -68,25 +72,15 @@ class PosGen(ModelEvaluation, kind="posgen"):
 
     @property
     def sequence_set(self) -> SequenceSet:
-        """The set that the sequences are drawn from."""
-        return SequenceSet(
-            subtask=self.subtask,
-            modulus=self.modulus,
-            j=self.j,
-            k=self.k,
-            official_leaky=self.official_leaky,
-        )
+        return SequenceSet.of(self)
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """The length of every sequence."""
         return ("length",), self.length
 
     def forward_passes(self) -> Iterable[ForwardPass] | None:
-        """All sequences that the model reads."""
         return [ForwardPass(self.length, self.count)]
 
     def metrics(self) -> Iterable[Metric]:
-        """The accuracy beyond the trained length, within it, and at each position."""
         accuracy = Metric(name=WITHIN, short_name=WITHIN, better="higher", unit="fraction")
         positions = tuple(range(self.sequence_set.given, self.length))
         beyond = dataclasses.replace(
@@ -103,7 +97,6 @@ class PosGen(ModelEvaluation, kind="posgen"):
         return [beyond, accuracy, by_position]
 
     def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
-        """Tokens of the sequences that the model's vocabulary lacks."""
         vocabulary = known_vocabulary(tokenizer)
         return [] if vocabulary is None else self._vocabulary_problems(vocabulary)
 
@@ -122,7 +115,6 @@ class PosGen(ModelEvaluation, kind="posgen"):
     def _training_problems(
         self, trained_on: list[SequenceSet], trained_length: int
     ) -> Iterable[Problem]:
-        """What a model that was trained on these sets, at this length, can't be asked."""
         if trained_on and self.sequence_set not in trained_on:
             trained = dataclasses.asdict(trained_on[0])
             for name, value in dataclasses.asdict(self.sequence_set).items():
@@ -176,25 +168,21 @@ class PosGen(ModelEvaluation, kind="posgen"):
             progress=context.progress(self.count).part(self.count),
             work=context.work,
         )
-        result = PosGenResult(correct, self.sequence_set.given, trained_length)
-        chance = 1 / self.modulus
-        for position, accuracy in result.by_position.items():
-            context.log(
-                Measurement(
-                    name=BY_POSITION, x=position, value=accuracy, n=self.count, chance=chance
-                )
-            )
+        given = self.sequence_set.given
+        common: dict[str, Any] = {"n": self.count, "chance": 1 / self.modulus}
+        for position, accuracy in enumerate(correct.mean(0).tolist(), start=given):
+            context.log(Measurement(name=BY_POSITION, x=position, value=accuracy, **common))
         # The tokens of one sequence are not independent, so the error is over sequences.
+        border = max(0, trained_length - given)
         measured = [
             Measurement(
                 name=name,
-                value=float(shares.mean()),
-                stderr=error_of_mean(shares),
-                n=len(shares),
-                chance=chance,
+                value=float(part.mean(1).mean()),
+                stderr=error_of_mean(part.mean(1)),
+                **common,
             )
-            for name, shares in ((BEYOND, result.beyond), (WITHIN, result.within))
-            if len(shares)
+            for name, part in ((BEYOND, correct[:, border:]), (WITHIN, correct[:, :border]))
+            if part.size
         ]
         context.log(*measured, step=self.length)  # where MLflow draws numbers without an x
         return {
@@ -203,45 +191,10 @@ class PosGen(ModelEvaluation, kind="posgen"):
             "count": self.count,
             "length": self.length,
             "trained_length": trained_length,
-            "chance": chance,
-            "period": period(self.subtask, self.modulus, self.j, self.k),
+            "chance": 1 / self.modulus,
             "trained_on_posgen": bool(trained_on),
         }
 
 
-@dataclass(frozen=True)
-class PosGenResult:
-    """Which tokens were right: `correct` (sequences, tokens), the first of which is token number
-    `given` of its sequence. From token `trained_length` on is beyond."""
-
-    correct: NDArray[np.bool_]
-    given: int
-    trained_length: int
-
-    @property
-    def by_position(self) -> dict[int, float]:
-        """The share of sequences in which a token is right, by its position."""
-        shares = self.correct.mean(0)
-        return {self.given + i: float(share) for i, share in enumerate(shares)}
-
-    @property
-    def within(self) -> NDArray[np.float64]:
-        """Each sequence's share of right tokens within the trained length; empty if it has none."""
-        return self._shares(self.correct[:, : self._border])
-
-    @property
-    def beyond(self) -> NDArray[np.float64]:
-        """Each sequence's share of right tokens beyond it, whose mean is the OOD accuracy."""
-        return self._shares(self.correct[:, self._border :])
-
-    def _shares(self, correct: NDArray[np.bool_]) -> NDArray[np.float64]:
-        return correct.mean(1) if correct.size else np.empty(0)
-
-    @property
-    def _border(self) -> int:
-        return max(0, self.trained_length - self.given)
-
-
 def sequence_sets(data: Data) -> list[SequenceSet]:
-    """The PosGen among what a model is trained on."""
     return [source.task.sequence_set for source in data.mix if isinstance(source.task, PosGenTask)]

@@ -23,13 +23,7 @@ from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, collecting
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tasks.base import Task, task_problem
-from fope_lab.data.tasks.passkey import (
-    PasskeyTask,
-    needle_depths,
-    needle_form,
-    needle_trials,
-    prompt_form,
-)
+from fope_lab.data.tasks.passkey import PasskeyTask, needle_depths, prompt_form
 from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
@@ -40,16 +34,18 @@ from fope_lab.stages.sections import CorpusSection
 from fope_lab.statistics.intervals import error_of_mean, wilson_interval
 
 if TYPE_CHECKING:
-    from fope_lab.evaluation.context import Context, Progress
+    from fope_lab.evaluation.context import Context
 
 PASSKEY, NEEDLE = "passkey_accuracy_by_length", "needle_accuracy_by_length"
 DEPTHS = 10
 """The parts of the depths of which a passkey result has an accuracy each."""
 RulerName = Literal["key-value", "variable-tracking"]
-RULER: Mapping[RulerName, str] = {
+RULER: Mapping[str, str] = {
     "key-value": "ruler_key_value_accuracy_by_length",
     "variable-tracking": "ruler_variable_tracking_accuracy_by_length",
 }
+METRICS: Mapping[str, str] = {"passkey": PASSKEY, "needle": NEEDLE, **RULER}
+"""The metric of each task by its name."""
 RULER_OPTIONS: Mapping[RulerName, tuple[str, ...]] = {
     "key-value": ("keys", "queries", "digits"),
     "variable-tracking": ("chains", "hops"),
@@ -70,19 +66,15 @@ class Answered:
         """The share of prompts whose whole answer was right."""
         return float(self.correct.mean())
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the accuracy."""
-        return wilson_interval(int(self.correct.sum()), self.correct.size)
-
     def measured(self, name: str) -> Measurement:
-        """The accuracy as a metric."""
+        """The accuracy as a metric, with Wilson's 95 % interval."""
+        count = self.correct.size
         return Measurement(
             name=name,
             x=self.length,
             value=self.accuracy,
-            ci95=self.interval,
-            n=self.correct.size,
+            ci95=wilson_interval(int(self.correct.sum()), count),
+            n=count,
             chance=self.chance,
         )
 
@@ -98,39 +90,49 @@ class Retrieval(ModelEvaluation):
     ] = "english"
 
     @property
+    def names(self) -> Sequence[str]:
+        """What is asked: keys of METRICS."""
+        return (str(self.kind),)
+
+    @property
     @abstractmethod
     def prompts(self) -> int:
-        """How many prompts there are at each length."""
+        """How many prompts of each task there are at each length."""
 
     @property
     def in_order(self) -> Sequence[int]:
         """The lengths in the order in which they are measured."""
         return self.lengths
 
-    @abstractmethod
     def described(self) -> Mapping[str, Task]:
-        """What is asked, by name: each needs prompts of some length."""
+        """The tasks by name."""
+        return dict.fromkeys(self.names, PasskeyTask(form=self.form))
 
     @abstractmethod
     def answered(
-        self, context: Context, length: int, text: Any | None, progress: Progress
-    ) -> Mapping[str, Answered]:
-        """The results at a length by metric; `text` (n,) are tokens to hide something in."""
+        self, context: Context, length: int, task: Task, text: Any | None, **options: Any
+    ) -> Answered:
+        """A task's prompts at a length; `text` (n,) are tokens to hide something in."""
 
-    @abstractmethod
-    def conclude(self, context: Context, results: Sequence[Mapping[str, Answered]]) -> None:
+    def conclude(self, context: Context, results: Sequence[Any]) -> None:
         """Keep what belongs to all lengths together."""
 
+    def metrics(self) -> Iterable[Metric]:
+        """The accuracy of each task at each length."""
+        corpus = self.corpora().get("corpus")
+        for name in self.names:
+            yield accuracy_by_length(
+                name=METRICS[name], short_name=name, lengths=self.lengths, corpus=corpus
+            )
+
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """The length of the longest prompt, in tokens."""
         return ("lengths",), max(self.lengths)
 
     def forward_passes(self) -> Iterable[ForwardPass] | None:
-        """One for each prompt."""
-        return [ForwardPass(length, self.prompts) for length in self.lengths]
+        prompts = self.prompts * len(self.names)
+        return [ForwardPass(length, prompts) for length in self.lengths]
 
     def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
-        """The shortest prompt of each kind that is too short."""
         for task in self.described().values():
             if problem := task_problem(task, min(self.lengths), tokenizer):
                 yield Problem(("lengths",), problem)
@@ -141,23 +143,31 @@ class Retrieval(ModelEvaluation):
 
     def run(self, context: Context) -> dict[str, Any]:
         """Log the accuracies at each length."""
-        text = self.haystack(context)
-        progress = context.progress(self.prompts * sum(self.lengths))
-        results = []
+        text, tasks = self.haystack(context), self.described()
+        progress = context.progress(self.prompts * len(tasks) * sum(self.lengths))
+        results: list[Answered] = []
         for length in self.in_order:
-            found = self.answered(context, length, text, progress)
-            context.log(*(result.measured(name) for name, result in found.items()))
-            results.append(found)
+            found = {
+                METRICS[name]: self.answered(
+                    context,
+                    length,
+                    task,
+                    text,
+                    batch_tokens=self.batch_tokens,
+                    progress=progress.part(self.prompts, weight=length),
+                    work=context.work,
+                )
+                for name, task in tasks.items()
+            }
+            context.log(*(result.measured(metric) for metric, result in found.items()))
+            results += found.values()
         self.conclude(context, results)
         return self.recorded()
 
     def recorded(self) -> dict[str, Any]:
         """What the numbers depend on."""
-        trials = self.prompts // len(self.described())
-        return {"form": self.form, "trials": {str(length): trials for length in self.in_order}}
-
-    def _options(self, context: Context, done: Any) -> dict[str, Any]:
-        return {"batch_tokens": self.batch_tokens, "progress": done, "work": context.work}
+        trials = {str(length): self.prompts for length in self.in_order}
+        return {"form": self.form, "trials": trials}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,31 +182,14 @@ class Passkey(Retrieval, kind="passkey"):
     def prompts(self) -> int:
         return self.trials
 
-    def described(self) -> Mapping[str, Task]:
-        return {"passkey": PasskeyTask(form=self.form)}
-
-    def metrics(self) -> Iterable[Metric]:
-        """The accuracy at each length."""
-        return [accuracy_by_length(name=PASSKEY, short_name="passkey", lengths=self.lengths)]
-
     def answered(
-        self, context: Context, length: int, text: Any | None, progress: Progress
-    ) -> Mapping[str, Answered]:
-        done = progress.part(self.trials, weight=length)
-        result = passkey_accuracy(
-            context.model,
-            context.tokenizer,
-            length,
-            trials=self.trials,
-            form=self.form,
-            **self._options(context, done),
-        )
-        return {PASSKEY: result}
+        self, context: Context, length: int, task: Task, text: Any | None, **options: Any
+    ) -> PasskeyResult:
+        options |= {"trials": self.trials, "form": self.form}
+        return passkey_accuracy(context.model, context.tokenizer, length, **options)
 
-    def conclude(self, context: Context, results: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the accuracy by depth."""
-        found = [result[PASSKEY] for result in results]
-        context.keep(by_depth={str(one.length): one.by_depth for one in found})
+    def conclude(self, context: Context, results: Sequence[PasskeyResult]) -> None:
+        context.keep(by_depth={str(one.length): one.by_depth for one in results})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +202,6 @@ class _InText(Retrieval):
     ] = None
 
     def corpora(self) -> Mapping[str, Corpus]:
-        """The haystack, if it is real text."""
         return {} if self.corpus is None else {"corpus": self.corpus}
 
     def idle_options(self) -> Mapping[str, str]:
@@ -242,36 +234,14 @@ class Needle(_InText, kind="needle"):
     def in_order(self) -> Sequence[int]:
         return sorted(self.lengths)
 
-    def described(self) -> Mapping[str, Task]:
-        return {"needle": PasskeyTask(form=self.form)}
-
-    def metrics(self) -> Iterable[Metric]:
-        """The accuracy at each length, over all depths."""
-        return [
-            accuracy_by_length(
-                name=NEEDLE, short_name="needle", lengths=self.lengths, corpus=self.corpus
-            )
-        ]
-
     def answered(
-        self, context: Context, length: int, text: Any | None, progress: Progress
-    ) -> Mapping[str, Answered]:
-        done = progress.part(self.prompts, weight=length)
-        result = needle_accuracy(
-            context.model,
-            context.tokenizer,
-            length,
-            depths=self.depths,
-            trials=self.trials,
-            form=self.form,
-            text=text,
-            **self._options(context, done),
-        )
-        return {NEEDLE: result}
+        self, context: Context, length: int, task: Task, text: Any | None, **options: Any
+    ) -> NeedleResult:
+        options |= {"depths": self.depths, "trials": self.trials, "form": self.form}
+        return needle_accuracy(context.model, context.tokenizer, length, text=text, **options)
 
-    def conclude(self, context: Context, results: Sequence[Mapping[str, Any]]) -> None:
-        """Draw a heat map over lengths and depths."""
-        context.add_heatmap(depth_heatmap([result[NEEDLE] for result in results]))
+    def conclude(self, context: Context, results: Sequence[NeedleResult]) -> None:
+        context.add_heatmap(depth_heatmap(results))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,31 +260,27 @@ class Ruler(_InText, kind="ruler"):
 
     @classmethod
     def task_names(cls) -> Sequence[str]:
-        """The names of the two RULER tasks."""
         return tuple(RULER)
 
     @property
+    def names(self) -> Sequence[str]:
+        return self.tasks
+
+    @property
     def prompts(self) -> int:
-        return self.trials * len(self.tasks)
+        return self.trials
 
-    def described(self) -> Mapping[RulerName, RulerTask]:  # type: ignore[override]
-        """The tasks with their options, by name. Raises ConfigError if one can't have them."""
-        found: dict[RulerName, RulerTask] = {}
-        for name in self.tasks:
-            options = {option: getattr(self, option) for option in RULER_OPTIONS[name]}
-            kind = KeyValueTask if name == "key-value" else VariableTrackingTask
-            found[name] = kind(form=self.form, **options)
-        return found
-
-    def metrics(self) -> Iterable[Metric]:
-        """The accuracy of each task at each length."""
-        for task in self.tasks:
-            yield accuracy_by_length(
-                name=RULER[task], short_name=task, lengths=self.lengths, corpus=self.corpus
+    def described(self) -> Mapping[str, Task]:
+        """Raises ConfigError if a task can't have its options."""
+        kinds = {"key-value": KeyValueTask, "variable-tracking": VariableTrackingTask}
+        return {
+            name: kinds[name](
+                form=self.form, **{option: getattr(self, option) for option in RULER_OPTIONS[name]}
             )
+            for name in self.tasks
+        }
 
     def problems(self) -> Iterable[Problem]:
-        """Tasks that can't have these options."""
         yield from super().problems()
         found: list[Problem] = []
         with collecting(found):
@@ -338,23 +304,11 @@ class Ruler(_InText, kind="ruler"):
         return super().run(context)
 
     def answered(
-        self, context: Context, length: int, text: Any | None, progress: Progress
-    ) -> Mapping[str, Answered]:
-        return {
-            RULER[name]: ruler_accuracy(
-                context.model,
-                context.tokenizer,
-                task,
-                length,
-                trials=self.trials,
-                text=text,
-                **self._options(context, progress.part(self.trials, weight=length)),
-            )
-            for name, task in self.described().items()
-        }
-
-    def conclude(self, context: Context, results: Sequence[Mapping[str, Answered]]) -> None:
-        """Nothing beside the accuracies."""
+        self, context: Context, length: int, task: Task, text: Any | None, **options: Any
+    ) -> Answered:
+        assert isinstance(task, RulerTask)
+        options |= {"trials": self.trials, "text": text}
+        return ruler_accuracy(context.model, context.tokenizer, task, length, **options)
 
 
 @dataclass(frozen=True)
@@ -385,24 +339,20 @@ class NeedleResult(Answered):
     depths: tuple[float, ...] = field(kw_only=True)
 
     @property
-    def stderr(self) -> float | None:
-        """The standard error of the accuracy, by trials; None for a single trial.
-
-        The trials of all depths have one key and one text, and so are not independent.
-        """
-        return error_of_mean(self.correct.mean(axis=0))
-
-    @property
     def by_depth(self) -> list[float]:
         """The accuracy at each depth."""
         accuracies: list[float] = self.correct.mean(axis=1).tolist()
         return accuracies
 
     def measured(self, name: str) -> Measurement:
-        """The accuracy as a metric, with the standard error over trials."""
-        count = self.correct.size
+        """The accuracy as a metric. Its standard error is over trials: those of all depths have one
+        key and one text, and so are not independent."""
         return Measurement(
-            name=name, x=self.length, value=self.accuracy, stderr=self.stderr, n=count
+            name=name,
+            x=self.length,
+            value=self.accuracy,
+            stderr=error_of_mean(self.correct.mean(axis=0)),
+            n=self.correct.size,
         )
 
 
@@ -417,8 +367,7 @@ def passkey_accuracy(
 ) -> PasskeyResult:
     """Score trials 0 … `trials` − 1 of exactly `length` tokens.
 
-    `model` and `options` are as in exact_match. Raises DataError if the prompt does not fit; what
-    the model itself raises is an error too, never a wrong answer.
+    `model` and `options` are as in exact_match. Raises DataError if the prompt does not fit.
     """
     prompts = prompt_form(form, tokenizer)
     asked = [prompts.trial(length, i) for i in range(trials)]
@@ -439,14 +388,13 @@ def needle_accuracy(
 ) -> NeedleResult:
     """Score `trials` prompts of exactly `length` tokens at each of `depths` equally spaced depths.
 
-    `model` and `options` are as in exact_match; `text` (n,) are token ids to hide the key in, or
-    None for the form's filler. Raises DataError if the prompt does not fit, or the text is too
-    short for it.
+    `text` (n,) are token ids to hide the key in, or None for the form's filler. Raises DataError if
+    the prompt does not fit, or the text is too short for it.
     """
-    places = needle_depths(depths)
-    cells = needle_trials(needle_form(form, tokenizer, text), length, places, trials)
-    right = _right(model, [trial for cell in cells for trial in cell], options)
-    return NeedleResult(length, right.reshape(depths, trials), depths=places)
+    prompts, places = prompt_form(form, tokenizer, text=text), needle_depths(depths)
+    asked = [prompts.trial(length, i, depth) for depth in places for i in range(trials)]
+    right = _right(model, asked, options).reshape(depths, trials)
+    return NeedleResult(length, right, depths=places)
 
 
 def ruler_accuracy(
@@ -459,12 +407,8 @@ def ruler_accuracy(
     text: Any | None = None,
     **options: Any,
 ) -> Answered:
-    """Score trials 0 … `trials` − 1 of a task, each of exactly `length` tokens.
-
-    `model` and `options` are as in exact_match; `text` (n,) are token ids to hide the statements
-    in, or None for the form's filler. Raises DataError if a prompt does not fit, or the text is too
-    short for it.
-    """
+    """Score trials 0 … `trials` − 1 of a task, each of exactly `length` tokens; else as
+    needle_accuracy."""
     prompts = task.prompts(tokenizer, text)
     asked = [prompts.trial(length, i) for i in range(trials)]
     return Answered(length, _right(model, asked, options), prompts.chance)
@@ -477,7 +421,7 @@ def _right(model: Any, asked: Sequence[Any], options: Mapping[str, Any]) -> NDAr
 
 
 def depth_heatmap(results: Sequence[NeedleResult]) -> dict[str, Any]:
-    """What a report draws: accuracy by depth (rows) and length (columns)."""
+    """Accuracy by depth (rows) and length (columns), as reports draw it."""
     return {
         "title": "Needle accuracy by depth and context length",
         "metric": "needle_accuracy",

@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,24 +32,14 @@ SAVING_SHARE = 0.05
 """The most of the time that saving may take: it is rarer if writing is slow."""
 
 
-class Workers(Protocol):
-    """The processes that do an evaluation together."""
-
-    rank: int
-    size: int
-
-    def gather(self, value: Any) -> list[Any]:
-        """The values of all workers, by their ranks. All must call this."""
-        ...
-
-
-class Alone:
-    """The group of a worker that has an evaluation to itself."""
+class Workers:
+    """The processes that do an evaluation together: only this one. Larger groups are like
+    trainers/workers.py's."""
 
     rank, size = 0, 1
 
     def gather(self, value: Any) -> list[Any]:
-        """A list of the value, since there is no other worker."""
+        """The values of all workers, by their ranks. All must call this."""
         return [value]
 
 
@@ -107,16 +97,11 @@ class SharedWork:
         return self._step + 1 if self._step else 0
 
     def _exchange(self, computed: Result | None) -> tuple[list[Any], bool]:
-        """The results of all workers, and whether worker 0 is asked to stop."""
         gathered = self._workers.gather((computed, self._writer.is_stop_asked()))
         return [result for result, _ in gathered], gathered[0][1]
 
     def _take(self, digest: str, count: int) -> list[Result]:
-        """The results of the next list, as far as an earlier attempt has them.
-
-        Other batches than it had, as of another batch_tokens, are all computed anew. The same
-        batches are not, even if other code computed them, as a training goes on from its steps.
-        """
+        """The results of the next list that an earlier attempt has, of the very same batches."""
         place = len(self._lists)
         if place >= len(self._saved):
             return []

@@ -23,7 +23,7 @@ from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.recipe import Data
 from fope_lab.data.roles import TOKENIZER, text_role
 from fope_lab.data.tasks.base import Task
-from fope_lab.data.tokenizers.trained import TrainedTokenizer
+from fope_lab.data.tokenizers.recipe import TrainedTokenizer
 from fope_lab.embeddings.base import Embedding
 from fope_lab.embeddings.frequencies import FrequencyTransform
 from fope_lab.embeddings.presets import PRESETS

@@ -17,9 +17,8 @@ from fope_lab.data.olmo_eval import GPT_NEOX, GPT_NEOX_SHA256
 from fope_lab.data.problems import DataError
 from fope_lab.data.roles import TOKENIZER, text_role, validation_role
 from fope_lab.data.tasks.base import task_problem
-from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe, TrainedTokenizer, may_write_chats
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
-from fope_lab.data.tokenizers.trained import TrainedTokenizer
 from fope_lab.stages import (
     CopyTokenizer,
     Finetune,

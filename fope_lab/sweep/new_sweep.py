@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fope_lab.config.problems import ConfigError, Problem, SweepError
 from fope_lab.data.corpora.local import Files
-from fope_lab.data.problems import CorpusError
+from fope_lab.data.problems import DataError
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.load import parse_sweep
 
@@ -104,7 +104,7 @@ def _lengths(text: Sequence[str]) -> tuple[int, ...]:
         held_out = sum(len(part.encode()) for part in files.documents("validation"))
     except ConfigError as error:
         raise SweepError(Problem(("--text",), p.message) for p in error.problems) from error
-    except CorpusError as error:
+    except DataError as error:
         raise _wrong("--text", str(error)) from error
     lengths = tuple(takewhile(lambda length: 2 * length < held_out, LENGTHS))
     if TRAINED not in lengths:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
-from fope_lab.data.problems import CorpusError, DataError
+from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, as_tokenizer, load_tokenizer
 
 CHATML = (
@@ -148,7 +148,7 @@ def test_prepared_chats_say_what_is_to_be_learnt(
         contents.append([(out / f"{name}-00000.bin").read_bytes() for name in ("tokens", "loss")])
     assert contents[0] == contents[1]
     packed = PackedCorpus(tmp_path / "1", {})
-    assert packed.kind == "chats"
+    assert packed.info["kind"] == "chats"
     assert packed.info["documents"] == 10  # of 12, one is held out and one says nothing
     assert packed.loss is not None
     first = slice(0, int(packed.starts[1]))
@@ -165,7 +165,7 @@ def test_what_are_no_messages_is_one_clear_error(
 ) -> None:
     (folder / "train.jsonl").write_text(json.dumps({"messages": messages, "x": 1}) + "\n")
     corpus = parse_corpus({"type": "dataset-chat", "dataset": str(folder)}, tmp_path)
-    with pytest.raises(CorpusError, match="needs a list of messages with a role and a content"):
+    with pytest.raises(DataError, match="needs a list of messages with a role and a content"):
         list(corpus.documents("train"))
 
 

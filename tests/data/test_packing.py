@@ -75,7 +75,7 @@ def test_large_vocabularies_are_wide(corpus: Corpus, tmp_path: Path) -> None:
 def test_the_answers_of_pairs_and_their_ends_are_to_be_learnt(tmp_path: Path) -> None:
     corpus = parse_corpus("python-docstrings", tmp_path)
     packed = pack(corpus, tmp_path / "out")
-    assert packed.kind == "pairs"
+    assert packed.info["kind"] == "pairs"
     assert packed.loss is not None
     pairs = list(corpus.documents("train"))
     assert packed.info["documents"] == len(pairs)
@@ -188,7 +188,7 @@ def test_text_is_halved_anywhere(corpus: Corpus, tmp_path: Path) -> None:
     whole = PackedCorpus(tmp_path, {})
     first, tokens = whole.first_half(), whole.tokens[:]
     assert whole.middle == len(tokens) // 2 == len(first.tokens)
-    assert [*first.tokens[:], *whole.tokens.after(whole.middle)[:]] == tokens.tolist()
+    assert [*first.tokens[:], *whole.tokens.part(whole.middle, None)[:]] == tokens.tolist()
     assert first.starts.tolist() == [at for at in whole.starts.tolist() if at < whole.middle]
 
 

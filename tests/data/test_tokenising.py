@@ -91,9 +91,8 @@ def test_writing_that_fails_ends_the_workers(tmp_path: Path) -> None:
 def test_a_worker_has_neither_torch_nor_a_gpu(make_bpe: MakeBpe) -> None:
     import torch
 
-    worker = tokenising._Worker()
+    worker = tokenising._Worker("text", as_tokenizer(make_bpe()))
     try:
-        worker.begin("text", as_tokenizer(make_bpe()))
         assert worker.encode(["sky"]).tokens.tolist()
         place = Path(f"/proc/{worker._process.pid}")
         assert b"CUDA_VISIBLE_DEVICES=" in (place / "environ").read_bytes().split(b"\0")

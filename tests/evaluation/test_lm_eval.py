@@ -250,14 +250,13 @@ def test_files_that_changed_since_the_plan_are_an_error(folder: Path) -> None:
 
 
 def test_data_that_can_not_be_loaded_is_one_error(folder: Path) -> None:
-    write(folder / "broken" / "t.yaml", FILES["say.yaml"])
-    write(folder / "broken" / "questions.jsonl", FILES["questions.jsonl"])
-    write(folder / "broken" / "scores.py", "import a_package_that_is_not_there\n")
+    write(folder / "broken" / "t.yaml", FILES["choose.yaml"])
+    write(folder / "broken" / "questions.jsonl", "{")
     spec = read_section(
-        LMEval, {"from": "m", "include_path": str(folder / "broken"), "tasks": ["say"]}
+        LMEval, {"from": "m", "include_path": str(folder / "broken"), "tasks": ["choose"]}
     )
     stage = Store(folder / "store").folder("lm-eval", "broken")
-    with stage.begin("test", {}) as attempt, pytest.raises(DataError, match="the task say can't"):
+    with stage.begin("test", {}) as attempt, pytest.raises(DataError, match="choose can't .* JSON"):
         run(spec, attempt.writer, {"from": folder / "model"})
 
 
@@ -362,6 +361,29 @@ def test_a_wrong_file_of_ones_own_is_told(tmp_path: Path) -> None:
     assert "t.yaml can't be read" in broken
     [missing] = told(tmp_path, section(tasks=["choose"], include_path="missing"))
     assert f"found no file {tmp_path / 'missing' / 'questions.jsonl'}" in missing
+
+
+def test_packages_that_a_task_lacks_are_told(tmp_path: Path) -> None:
+    """As the harness's LongBench asks for them; what a module can do without is not asked for."""
+    code = """
+import json, scores_of_mine
+try:
+    import not_there, numpy
+    from neither.here import x
+except ImportError:
+    raise ImportError("pip install them")
+try:
+    import optional_one
+except ImportError:
+    optional_one = None
+"""
+    write(tmp_path / "tasks" / "t.yaml", FILES["say.yaml"])
+    write(tmp_path / "tasks" / "questions.jsonl", FILES["questions.jsonl"])
+    write(tmp_path / "tasks" / "scores.py", code + FILES["scores.py"])
+    write(tmp_path / "tasks" / "scores_of_mine.py", "")
+    [message] = told(tmp_path, section(tasks=["say"], include_path="tasks"))
+    assert "the task say needs neither, not_there, which is not installed here" in message
+    assert "fope-lab[lm-eval]" in message
 
 
 def test_without_the_harness_the_extra_is_named(

@@ -288,8 +288,8 @@ def test_a_guesser_finds_the_needle_by_chance() -> None:
 def test_the_error_is_that_of_trials_not_of_prompts() -> None:
     right = np.array([[True, False, True, True], [True, False, False, True]])
     result = NeedleResult(64, right, depths=(0.0, 1.0))
-    assert result.stderr == pytest.approx(stats.sem([1.0, 0.0, 0.5, 1.0]))
-    assert NeedleResult(64, right[:, :1], depths=(0.0, 1.0)).stderr is None
+    assert result.measured("x").stderr == pytest.approx(stats.sem([1.0, 0.0, 0.5, 1.0]))
+    assert NeedleResult(64, right[:, :1], depths=(0.0, 1.0)).measured("x").stderr is None
 
 
 def test_a_stage_logs_a_row_a_length_and_leaves_a_heat_map(

@@ -53,7 +53,7 @@ def test_a_small_model_learns_the_recursive_task(sweep: dict[str, Stage], tmp_pa
     recorded = result["recorded"]
     assert recorded["trained_length"] == 16
     assert recorded["trained_on_posgen"]
-    assert (recorded["chance"], recorded["period"]) == (0.2, 20)  # Fibonacci's, modulo 5
+    assert recorded["chance"] == 0.2
     values = {metric["name"]: metric["value"] for metric in result["metrics"]}
     assert values["posgen_accuracy"] > 0.75
     assert values["posgen_ood_accuracy"] < values["posgen_accuracy"]

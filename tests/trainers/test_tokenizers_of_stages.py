@@ -15,9 +15,8 @@ from transformers import PreTrainedTokenizerFast
 
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizers.recipe import parse_tokenizer
+from fope_lab.data.tokenizers.recipe import TrainedTokenizer, parse_tokenizer
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
-from fope_lab.data.tokenizers.trained import TrainedTokenizer
 from fope_lab.model import read_config
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
 from fope_lab.store import Store

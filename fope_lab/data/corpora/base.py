@@ -48,50 +48,49 @@ class Corpus(ABC):
             CORPUS_TYPES.register(cls.name, cls)
 
     def resolved(self, base: Path) -> Self:
-        """Return the corpus with absolute paths; relative paths start from the folder `base`.
+        """The corpus with absolute paths; relative ones start from the folder `base`.
 
         Raises DataError if a file or folder does not exist.
         """
         return self
 
     def places(self) -> tuple[str, ...]:
-        """Return the local files, patterns or folders that the corpus names, as they are given."""
+        """The local files, patterns or folders that the corpus names, as they are given."""
         return ()
 
     def placed(self, base: Path, paths: Sequence[str]) -> dict[str, Any]:
-        """Return the options that name the local files `paths`, or else the folder that has them;
-        a relative folder starts from `base`."""
+        """The options that name the local files `paths`, or else the folder that has them; a
+        relative folder starts from `base`."""
         return {}
 
     def local_files(self) -> list[str]:
-        """Return the absolute paths of the local files that a resolved corpus reads.
+        """The absolute paths of the local files that a resolved corpus reads.
 
         Raises DataError if they are not there.
         """
         return []
 
     def canonical(self) -> dict[str, Any]:
-        """Return the shortest description, with absolute paths; parsing it gives the corpus."""
+        """The shortest description, with absolute paths; parsing it gives the corpus."""
         return {"type": self.name, **given_options(self)}
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return all that determines the documents, as JSON: content hashes of local files, the
-        name and pinned revision of a dataset on the hub. It needs no download and is the same on
-        every machine."""
+        """All that determines the documents, as JSON: content hashes of local files, or name and
+        pinned revision on the hub. Needs no download, and is the same on every machine."""
 
     @abstractmethod
     def documents(self, split: Split) -> Iterator[str] | Iterator[Pair] | Iterator[Chat]:
         """Yield the documents of a split in a fixed order, in bounded memory.
 
-        Raises CorpusError if they can't be read.
+        Raises DataError if they can't be read.
         """
 
 
 def split_text(text: str) -> tuple[str, str]:
     """Split a document into (train, validation): the last tenth or so, cut between two paragraphs.
 
-    A document without a paragraph break in its last fifth belongs to training as a whole.
+    Without a paragraph break in its last fifth, all of it is for training.
     """
     start, aim = (int(len(text) * fraction) for fraction in TAIL)
     before = text.rfind("\n\n", start, aim + 2)
@@ -104,8 +103,7 @@ def split_text(text: str) -> tuple[str, str]:
 
 
 def split_exactly(text: str) -> tuple[str, str]:
-    """Split a document into (train, validation): the last tenth of its characters, whatever they
-    are."""
+    """Split a document into (train, validation): the last tenth of its characters."""
     cut = int(len(text) * (1 - 1 / HELD_OUT))
     return text[:cut], text[cut:]
 
@@ -115,20 +113,27 @@ def split_texts(
     split: Split,
     cut: Callable[[str], tuple[str, str]] = split_text,
 ) -> Iterator[str]:
-    """Yield the part of each text that belongs to a split, unless it is empty."""
+    """The part of each text that belongs to a split, unless it is empty."""
     part = ("train", "validation").index(split)
     return filter(None, (cut(text)[part] for text in texts))
 
 
 def split_items(items: Iterable[T], split: Split) -> Iterator[T]:
-    """Yield the items of a split: every tenth item is for validation, the others for training."""
+    """The items of a split: every tenth is for validation, the others for training."""
     for index, item in enumerate(items):
         if (index % HELD_OUT == HELD_OUT - 1) == (split == "validation"):
             yield item
 
 
+def characters(document: str | Pair | Chat) -> int:
+    """The number of characters of a text, a pair or a chat."""
+    if isinstance(document, str):
+        return len(document)
+    return sum(len(part if isinstance(part, str) else part["content"]) for part in document)
+
+
 def sha256_of(parts: Iterable[bytes]) -> str:
-    """Return the hex SHA-256 of a sequence of byte strings, including the borders between them."""
+    """The hex SHA-256 of a sequence of byte strings, including the borders between them."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(hashlib.sha256(part).digest())

@@ -13,9 +13,17 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.named_types import given_options
 from fope_lab.config.problems import Problem, missing
 from fope_lab.data.chat import ASSISTANT, Chat
-from fope_lab.data.corpora.base import Corpus, Kind, Pair, Split, sha256_of, split_items
+from fope_lab.data.corpora.base import (
+    Corpus,
+    Kind,
+    Pair,
+    Split,
+    characters,
+    sha256_of,
+    split_items,
+)
 from fope_lab.data.corpora.local import file_sha256
-from fope_lab.data.problems import CorpusError, DataError
+from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 
 if TYPE_CHECKING:
@@ -34,14 +42,13 @@ class HubOrFolder:
 
     @property
     def is_local(self) -> bool:
-        """Whether `dataset` is a folder rather than a name on the hub."""
         return self.dataset.startswith(LOCAL)
 
     def resolved(self, base: Path) -> Self:
-        """Return a copy with an absolute folder; a relative folder is looked up below `base`, then
-        below the current directory.
+        """A copy with an absolute folder; a relative one is looked up below `base`, then below the
+        current directory.
 
-        Raises DataError if the folder does not exist, or if the revision is missing or unexpected.
+        Raises DataError if there is none, or if the revision is missing or unexpected.
         """
         if self.is_local and self.revision is not None:
             message = f"{self.dataset} is a local folder, which has no revision"
@@ -134,25 +141,18 @@ class Dataset(HubOrFolder, Corpus):
         return {"type": self.name, **options}
 
     def documents(self, split: Split) -> Iterator[Any]:
-        documents = filter(self._is_wanted, map(self._document, self._rows(split)))
-        return islice(documents, self.validation_limit if split == "validation" else None)
+        least = self.min_characters or 0
+        documents = filter(None, map(self._document, self._rows(split)))
+        wanted = (document for document in documents if characters(document) >= least)
+        return islice(wanted, self.validation_limit if split == "validation" else None)
 
     def _document(self, row: Mapping[str, Any]) -> Any:
+        """The document of a row; false for one that is skipped."""
         return self._text(row, self.column)
-
-    def _is_wanted(self, document: Any) -> bool:
-        least = self.min_characters or 0
-        return self._is_filled(document) and self._characters(document) >= least
-
-    def _is_filled(self, document: Any) -> bool:
-        return bool(document)
-
-    def _characters(self, document: Any) -> int:
-        return len(document)
 
     def _value(self, row: Mapping[str, Any], column: str) -> Any:
         if column not in row:
-            raise CorpusError(
+            raise DataError(
                 f"{self.dataset} has no column {column!r} (it has: {', '.join(sorted(row))})",
                 (self.name,),
             )
@@ -161,7 +161,7 @@ class Dataset(HubOrFolder, Corpus):
     def _text(self, row: Mapping[str, Any], column: str) -> str:
         text = self._value(row, column)
         if not isinstance(text, str):
-            raise CorpusError(
+            raise DataError(
                 f"{self.dataset}: a row of column {column!r} holds {text!r}, needs text",
                 (self.name,),
             )
@@ -177,7 +177,7 @@ class Dataset(HubOrFolder, Corpus):
         import datasets
 
         if not self.is_local and os.path.exists(self.dataset):
-            raise CorpusError(
+            raise DataError(
                 f"{self.dataset} is a name on the hub, but `datasets` would read the folder "
                 f"{os.path.abspath(self.dataset)}; write ./{self.dataset} or move the folder",
                 (self.name,),
@@ -187,7 +187,7 @@ class Dataset(HubOrFolder, Corpus):
                 self.dataset, self.config, split=split, revision=self.revision, streaming=True
             )
         except (OSError, ValueError, RuntimeError) as error:
-            raise CorpusError(
+            raise DataError(
                 f"{self.dataset} (config {self.config}, split {split}, revision {self.revision}) "
                 f"can't be loaded: {error}. Without the hub, give a local folder in the same "
                 "format.",
@@ -222,14 +222,9 @@ class DatasetPairs(Dataset):
     column: Annotated[str, Doc("The column to read.")] = "prompt"
     answer_column: Annotated[str, Doc("The column of the answers.")] = "answer"
 
-    def _document(self, row: Mapping[str, Any]) -> Pair | str:
-        return self._columns(row)
-
-    def _is_filled(self, document: Any) -> bool:
-        return all(document)
-
-    def _characters(self, document: Any) -> int:
-        return sum(map(len, document))
+    def _document(self, row: Mapping[str, Any]) -> Pair | str | None:
+        pair = self._columns(row)
+        return pair if all(pair) else None
 
     def _columns(self, row: Mapping[str, Any]) -> Pair:
         return self._text(row, self.column), self._text(row, self.answer_column)
@@ -249,13 +244,8 @@ class DatasetJoined(DatasetPairs):
     separator: Annotated[str, Doc("The text between a prompt and its answer.")] = "\n"
 
     def _document(self, row: Mapping[str, Any]) -> str:
-        return self.separator.join(self._columns(row))
-
-    def _is_filled(self, document: str) -> bool:
-        return document != self.separator
-
-    def _characters(self, document: str) -> int:
-        return len(document)
+        pair = self._columns(row)
+        return self.separator.join(pair) if any(pair) else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,18 +264,14 @@ class DatasetChat(Dataset):
     def _document(self, row: Mapping[str, Any]) -> Chat:
         messages = self._value(row, self.column)
         if not isinstance(messages, list) or not all(map(_is_message, messages)):
-            raise CorpusError(
+            raise DataError(
                 f"{self.dataset}: a row of column {self.column!r} holds {str(messages)[:200]}, "
                 "needs a list of messages with a role and a content, both text",
                 (self.name,),
             )
-        return [{"role": message["role"], "content": message["content"]} for message in messages]
-
-    def _is_filled(self, document: Chat) -> bool:
-        return any(message["role"] == ASSISTANT and message["content"] for message in document)
-
-    def _characters(self, document: Chat) -> int:
-        return sum(len(message["content"]) for message in document)
+        if not any(one["role"] == ASSISTANT and one["content"] for one in messages):
+            return []
+        return [{"role": one["role"], "content": one["content"]} for one in messages]
 
 
 def _is_message(value: Any) -> bool:

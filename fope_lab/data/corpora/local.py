@@ -25,7 +25,7 @@ from fope_lab.data.corpora.base import (
     split_text,
     split_texts,
 )
-from fope_lab.data.problems import CorpusError, DataError
+from fope_lab.data.problems import DataError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class PythonDocs(Corpus):
         try:
             from pydoc_data.topics import topics
         except ImportError as error:
-            raise CorpusError(
+            raise DataError(
                 "this Python was installed without its documentation (module pydoc_data)",
                 (self.name,),
             ) from error
@@ -169,41 +169,40 @@ class Files(Corpus):
         try:
             return Path(path).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
-            raise CorpusError(f"{path} is not UTF-8 text: {error}", (self.name,)) from error
+            raise DataError(f"{path} is not UTF-8 text: {error}", (self.name,)) from error
         except OSError as error:
-            raise CorpusError(f"{path} can't be read: {error.strerror}", (self.name,)) from error
+            raise DataError(f"{path} can't be read: {error.strerror}", (self.name,)) from error
 
 
 def standard_library(corpus: str) -> list[bytes]:
-    """Return the sources of the standard library's modules, ordered by name.
+    """The sources of the standard library's modules, ordered by name.
 
-    Raises CorpusError if this Python has none.
+    Raises DataError if this Python has none.
     """
     folder = Path(sysconfig.get_paths()["stdlib"])
     sources = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
     if not sources:
-        raise CorpusError(f"no source of the standard library in {folder}", (corpus,))
+        raise DataError(f"no source of the standard library in {folder}", (corpus,))
     return sources
 
 
 def file_sha256(path: Path) -> str:
-    """Return the hex SHA-256 of a file's content. Raises CorpusError if it can't be read."""
+    """The hex SHA-256 of a file's content. Raises DataError if it can't be read."""
     try:
         status = path.stat()
         return _file_sha256(path, status.st_size, status.st_mtime_ns)
     except OSError as error:
-        raise CorpusError(f"{path} can't be read: {error.strerror}") from error
+        raise DataError(f"{path} can't be read: {error.strerror}") from error
 
 
 @functools.lru_cache(maxsize=4096)
 def _file_sha256(path: Path, size: int, modified: int) -> str:
-    """Return the hex SHA-256 of a file, cached by size and time: plans ask for it often."""
+    """Cached by size and time: plans ask for it often."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _matches(pattern: str, base: Path) -> list[str]:
-    """Return the absolute paths of the files that match a glob, relative to `base`."""
     absolute = os.path.abspath(base / os.path.expanduser(pattern))
     # An existing path is taken literally, even if it contains a glob character.
     paths = [absolute] if os.path.isfile(absolute) else glob.glob(absolute, recursive=True)

@@ -14,9 +14,9 @@ from fope_lab.config.problems import ConfigError, FieldPath
 from fope_lab.config.registry import Registry
 from fope_lab.data.corpora.base import CORPUS_TYPES, Corpus
 from fope_lab.data.corpora.hub import PRESETS
-from fope_lab.data.problems import CorpusError
+from fope_lab.data.problems import DataError
 
-CORPORA: Registry[Corpus] = Registry("corpus", CORPUS_TYPES, error=CorpusError, presets=PRESETS)
+CORPORA: Registry[Corpus] = Registry("corpus", CORPUS_TYPES, error=DataError, presets=PRESETS)
 """Every type and preset of a corpus by name."""
 corpus_names = CORPORA.names
 corpus_json_schema = CORPORA.json_schema
@@ -26,10 +26,10 @@ def parse_corpus(value: Any, base: Path, at: FieldPath = ()) -> Corpus:
     """The corpus that a description stands for.
 
     Relative globs and folders start from `base`, the sweep file's folder, or if nothing is there,
-    from the current directory. `at` is the field's path in errors. Raises CorpusError holding
+    from the current directory. `at` is the field's path in errors. Raises DataError holding
     every problem found.
     """
     try:
         return CORPORA.parse(value, base).resolved(base)
     except ConfigError as error:
-        raise CorpusError(error.problems, at) from error
+        raise DataError(error.problems, at) from error

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.data.seeding import below, random_words
-from fope_lab.data.tokenizers.symbols import PREFIX, SYMBOLS
+from fope_lab.data.tokenizers.tokenizer import PREFIX, SYMBOLS
 
 Ids = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -50,31 +50,29 @@ class AlgorithmicSubtask(ABC):
 
     @property
     def tokenizer(self) -> str:
-        """The name of the tokenizer with the task's symbols."""
         return f"{PREFIX}{self.name}"
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The symbols of inputs and answers."""
         return SYMBOLS[self.tokenizer]
 
     @property
     def most(self) -> int | None:
-        """The number of symbols of the longest input, or None if there is none."""
+        """The symbols of the longest input; None without a limit."""
         return None
 
     @abstractmethod
     def answer_length(self, length: int) -> int:
-        """The number of symbols of the longest answer to an input of `length` symbols."""
+        """The symbols of the longest answer to an input of `length` symbols."""
 
     def tokens(self, length: int) -> int:
-        """The number of tokens of the longest string with an input of `length` symbols."""
+        """The tokens of the longest string with an input of `length` symbols."""
         return FRAME - (not self.separated) + length + self.answer_length(length)
 
     def draw(self, name: Name, first: int, count: int, shortest: int, longest: int) -> Strings:
-        """Return strings `first` … `first + count − 1` of the stream `name`.
+        """Strings `first` … `first + count − 1` of the stream `name`.
 
-        The length of an input is uniform from `shortest` to `longest`, as far as the task allows. A
+        An input's length is uniform from `shortest` to `longest`, as far as the task allows. A
         string depends on the name, its number and these two lengths alone.
         """
         low = max(self.least, shortest)
@@ -88,8 +86,8 @@ class AlgorithmicSubtask(ABC):
 
     @abstractmethod
     def strings(self, name: Name, first: int, lengths: Ids, longest: int) -> Strings:
-        """Return the strings from number `first` on with inputs of these lengths (count,), the
-        longest of which may be `longest`."""
+        """The strings from number `first` on with inputs of `lengths` (count,), at most
+        `longest`."""
 
 
 def within(lengths: Ids, width: int) -> NDArray[np.bool_]:
@@ -197,11 +195,10 @@ class _DifferentSymbols(_SameSymbols):
 
     @property
     def most(self) -> int:
-        """As many as there are symbols."""
         return len(self.symbols)
 
     def different(self, name: Name, first: int, lengths: Ids, longest: int) -> Ids:
-        """Return `longest` different symbols (count, longest) for each length (count,)."""
+        """`longest` different symbols (count, longest) for each length (count,)."""
         words = random_words(name, first, len(lengths), len(self.symbols))
         return np.argsort(words, axis=1)[:, :longest]
 
@@ -248,10 +245,9 @@ ATTEMPTS = (1, 8, 64)
 
 
 def bits_without_tie(words: Words, lengths: Ids) -> tuple[Ids, Ids]:
-    """Return bits (count, width) and their majority (count,).
+    """Bits (count, width) and their majority (count,), of `words` (count, 1 + width).
 
-    The number of zeros is uniform from 0 to the length, except half of it. `words` is
-    (count, 1 + width).
+    The number of zeros is uniform from 0 to the length, except half of it.
     """
     ties = lengths % 2 == 0
     zeros = below(words[:, 0], lengths + 1 - ties)
@@ -332,7 +328,6 @@ class Majority(AlgorithmicSubtask):
         return Strings(inputs, lengths, majority[:, None], np.ones_like(lengths))
 
     def _words(self, name: Name, first: int, rows: Ids, words: int) -> Words:
-        """The random words of some of the strings after number `first`."""
         low, high = int(rows[0]), int(rows[-1]) + 1
         if 4 * len(rows) > high - low:
             return random_words(name, first + low, high - low, words)[rows - low]

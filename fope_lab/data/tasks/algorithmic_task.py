@@ -28,8 +28,7 @@ from fope_lab.data.tasks.algorithmic import (
 )
 from fope_lab.data.tasks.base import Task
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
-from fope_lab.data.tokenizers.symbols import SYMBOLS
-from fope_lab.data.tokenizers.tokenizer import SymbolTokenizer, Tokenizer
+from fope_lab.data.tokenizers.tokenizer import SYMBOLS, SymbolTokenizer, Tokenizer
 
 HELD_OUT = 2000
 """Strings to validate on, as many as in the paper."""
@@ -59,11 +58,9 @@ class AlgorithmicTask(Task):
 
     @property
     def definition(self) -> AlgorithmicSubtask:
-        """How strings are drawn, and what the answers are."""
         return SUBTASKS[self.subtask]
 
     def tokenizer_problem(self, tokenizer: TokenizerRecipe) -> str | None:
-        """See Task: only tokenizers of symbols have <bos> and <sep>."""
         return symbols_problem(self.definition, tokenizer)
 
     def check(self, tokenizer: Tokenizer, length: int) -> None:
@@ -76,8 +73,8 @@ class AlgorithmicTask(Task):
             )
 
     def label_ends(self) -> list[int]:
-        """See Task: a string of each possible length, with the longest answer; its last token is
-        only predicted."""
+        """A string of each possible length, with the longest answer; its last token is only
+        predicted."""
         definition = self.definition
         low = definition.least
         drawn = np.arange(low, self.longest + 1)
@@ -88,7 +85,6 @@ class AlgorithmicTask(Task):
         return self._rows(tokenizer, length, ("train", seed), None)
 
     def held_out_rows(self, tokenizer: Tokenizer, length: int) -> AlgorithmicRows:
-        """See Task: as many strings as the paper validates on."""
         return self._rows(tokenizer, length, ("held out",), HELD_OUT)
 
     def _rows(
@@ -126,7 +122,6 @@ class AlgorithmicRows:
         return Rows(ids, labels, None, sizes)
 
     def _drawn(self, block: int) -> tuple[Ids, Ids, Ids]:
-        """The ids, labels and sizes of a block of rows."""
         task = self._task
         strings = task.definition.draw(self._name, block * BLOCK, BLOCK, 0, task.longest)
         return self._frame.rows(strings, self._width)
@@ -148,8 +143,8 @@ class Frame(NamedTuple):
         return cls(symbols.bos_id, sep, symbols.eos_id, symbols.pad_id)
 
     def rows(self, strings: Strings, width: int) -> tuple[Ids, Ids, Ids]:
-        """The strings as rows (count, width), padded on the right: their ids, their labels, which
-        are IGNORED but for the answer and <eos>, and how many tokens they have (count,)."""
+        """The strings as rows (count, width), padded on the right: ids, labels, IGNORED but for
+        answer and <eos>, and numbers of tokens (count,)."""
         place = np.arange(width)
         length = strings.lengths[:, None]
         answer = length + 1 + (self.sep is not None)
@@ -172,7 +167,7 @@ def _put(ids: Ids, symbols: Ids, where: NDArray[np.bool_], which: Ids) -> None:
 
 
 def range_problem(subtask: AlgorithmicSubtask, shortest: int, longest: int) -> str | None:
-    """Return why no input has from `shortest` to `longest` symbols, or why some are impossible."""
+    """Why no input has from `shortest` to `longest` symbols, or why some are impossible."""
     if subtask.most is not None and longest > subtask.most:
         return f"found {longest}, and an input of {subtask.name} has at most {subtask.most} symbols"
     low = max(shortest, subtask.least)
@@ -185,7 +180,7 @@ def range_problem(subtask: AlgorithmicSubtask, shortest: int, longest: int) -> s
 
 
 def symbols_problem(subtask: AlgorithmicSubtask, tokenizer: TokenizerRecipe) -> str | None:
-    """Return why a tokenizer lacks the task's symbols, or None."""
+    """Why a tokenizer lacks the task's symbols, or None."""
     if isinstance(tokenizer, str) and SYMBOLS.get(tokenizer) == subtask.symbols:
         return None
     found = tokenizer if isinstance(tokenizer, str) else "a trained tokenizer"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.data.problems import DataError
@@ -40,7 +39,7 @@ class Task(ABC):
             TASK_TYPES.register(cls.task, cls)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the shortest description of the task; parsing it gives an equal task."""
+        """The shortest description of the task; parsing it gives an equal task."""
         return {"task": self.task, **given_options(self)}
 
     @abstractmethod
@@ -49,52 +48,46 @@ class Task(ABC):
         too few for them."""
 
     def tokenizer_problem(self, tokenizer: TokenizerRecipe) -> str | None:
-        """Return why this tokenizer can't write the task's rows; None if it can, or if only a run
-        can tell."""
+        """Why this tokenizer can't write the task's rows; None if it can, or if only a run can
+        tell."""
         return None
 
     def label_ends(self) -> Sequence[int] | None:
-        """Return how many tokens the model reads of a row up to the one that predicts the last
-        label, for rows that are equally likely; None if that is not known beforehand."""
+        """The tokens that the model reads of a row up to the one that predicts the last label, for
+        rows that are equally likely; None if that is not known beforehand."""
         return None
 
     @abstractmethod
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> RowSource:
-        """Return rows of `length` + 1 tokens to train on. Raises DataError as `check` does."""
+        """Rows of `length` + 1 tokens to train on. Raises DataError as `check` does."""
 
     def held_out_rows(self, tokenizer: Tokenizer, length: int) -> RowSource:
-        """Return rows of `length` + 1 tokens that are never trained on, the same for every seed.
+        """Rows of `length` + 1 tokens that are never trained on, the same for every seed.
 
-        Raises DataError as `check` does, and if the task has no held-out rows.
+        Raises DataError as `check` does, and if the task has none.
         """
         raise DataError(f"the task {self.task} has no held-out rows")
-
-
-class Prompts(Protocol):
-    """Builds the training rows of a task from prompts and their answers."""
-
-    def training_rows(
-        self, length: int, seed: int, first: int, count: int, questions: int | None, /
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the ids of rows (count, length) and a mask (count, length) of their answers."""
 
 
 class PromptRows:
     """Rows of prompts, each a document; the loss is on the answers.
 
-    Raises DataError if `length` + 1 tokens are too few for a prompt.
+    `training_rows(length, seed, first, count, questions)` gives ids (count, length) and a mask of
+    the answers. Raises DataError if `length` + 1 tokens are too few for a prompt.
     """
 
     epoch: int | None = None
     numbered = False
 
-    def __init__(self, prompts: Prompts, length: int, seed: int, questions: int | None) -> None:
-        self._prompts, self._questions = prompts, questions
-        self._length, self._seed = length, seed
+    def __init__(
+        self, training_rows: Callable[..., Any], length: int, seed: int, questions: int | None
+    ) -> None:
+        self._training_rows = training_rows
+        self._length, self._seed, self._questions = length, seed, questions
         self.rows(0, 1)  # a length that is too short is an error now, not at some later step
 
     def rows(self, first: int, count: int) -> Rows:
-        ids, answers = self._prompts.training_rows(
+        ids, answers = self._training_rows(
             self._length + 1, self._seed, first, count, self._questions
         )
         return Rows(ids, np.where(answers, ids, IGNORED), None)
@@ -102,9 +95,9 @@ class PromptRows:
 
 @functools.lru_cache
 def task_problem(task: Task, length: int, tokenizer: TokenizerRecipe) -> str | None:
-    """Return why the task's prompts don't fit into `length` tokens.
+    """Why the task's prompts don't fit into `length` tokens.
 
-    Returns None if they fit, or if only a run can tell: for a tokenizer that must be loaded.
+    None if they fit, or if only a run can tell: for a tokenizer that must be loaded.
     """
     if not isinstance(tokenizer, str) or not is_built_in(tokenizer) or length > LONGEST_PROMPT:
         return None

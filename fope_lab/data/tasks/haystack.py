@@ -28,7 +28,7 @@ class Haystack(ABC):
 
     @abstractmethod
     def parts(self, sizes: Sequence[int], name: Name) -> list[Sequence[int]]:
-        """Return the pieces of text that go before each block: piece i has `sizes[i]` tokens.
+        """The text before each block: piece i has `sizes[i]` tokens.
 
         `name` is the name of the prompt. Raises DataError if the text is too short.
         """
@@ -108,9 +108,9 @@ class Hidden(NamedTuple):
 
 
 def room_for(length: int, head: Sequence[int], blocks: Sequence[Block], what: str) -> int:
-    """Return how many tokens of haystack fit into a prompt of exactly `length` tokens.
+    """How many tokens of haystack fit into a prompt of exactly `length` tokens.
 
-    Raises DataError if the head and the blocks alone are too long; `what` names the prompt in it.
+    Raises DataError if head and blocks alone are too long; `what` names the prompt in it.
     """
     needed = len(head) + sum(len(block.ids) for block in blocks)
     if needed > length:
@@ -121,10 +121,10 @@ def room_for(length: int, head: Sequence[int], blocks: Sequence[Block], what: st
 def hide(
     head: Sequence[int], blocks: Sequence[Block], before: Ids, haystack: Haystack, name: Name
 ) -> Hidden:
-    """Build a prompt from `head` and the blocks, in order, hidden in the haystack.
+    """A prompt of `head` and the blocks, in order, hidden in the haystack.
 
-    `before` (blocks,) is the number of haystack tokens from the start to each block; it never
-    decreases. The last block ends the prompt.
+    `before` (blocks,) is the number of haystack tokens up to each block; it never decreases. The
+    last block ends the prompt.
     """
     parts = haystack.parts(np.diff(before, prepend=0).tolist(), name)
     ids = list(head)
@@ -139,7 +139,7 @@ def hide(
 
 
 def single_ids(tokenizer: Tokenizer, characters: str, what: str) -> Ids:
-    """Return the ids (characters,) of characters that must each be a single, distinct token.
+    """The ids (characters,) of characters that must each be a single, distinct token.
 
     Raises DataError if they are not; `what` names in it what needs them.
     """

@@ -20,7 +20,6 @@ from fope_lab.data.tasks.base import PromptRows, Task
 from fope_lab.data.tasks.haystack import (
     Block,
     Filler,
-    Haystack,
     HeldOutText,
     Ids,
     Name,
@@ -44,7 +43,7 @@ class Trial:
 
 
 def build_trial(tokenizer: Any, length: int, trial: int, *, form: str = "english") -> Trial:
-    """Return prompt number `trial` of exactly `length` tokens, including the key at its end.
+    """Prompt number `trial` of exactly `length` tokens, including the key at its end.
 
     `tokenizer` is one of fope-lab's or of transformers'. Raises DataError if `length` is too short,
     or if the tokenizer can't write the prompt.
@@ -52,18 +51,16 @@ def build_trial(tokenizer: Any, length: int, trial: int, *, form: str = "english
     return prompt_form(form, tokenizer).trial(length, trial)
 
 
-def prompt_form(
-    form: str, tokenizer: Any, digits: int = 5, haystack: Haystack | None = None
-) -> PromptForm:
-    """Return the builder of a form's prompts for a tokenizer; for many prompts it is faster than
-    `build_trial`.
+def prompt_form(form: str, tokenizer: Any, digits: int = 5, text: Any | None = None) -> PromptForm:
+    """Return what builds a form's prompts for a tokenizer.
 
-    An English prompt hides its key in `haystack` if there is one, else in YaRN's filler. Raises
-    DataError for an unknown form, or if the tokenizer can't write it.
+    An English prompt hides its key in the token ids `text` (n,), or else in YaRN's filler. Raises
+    DataError for an unknown form, for a text that the form does not take, and if the tokenizer
+    can't write it.
     """
     if form not in PromptForm.forms:
         raise DataError(unknown_name((), "passkey form", form, PromptForm.forms))
-    return PromptForm.forms[form](as_tokenizer(tokenizer), digits, haystack)
+    return PromptForm.forms[form](as_tokenizer(tokenizer), digits, text)
 
 
 class PromptForm(ABC):
@@ -71,10 +68,8 @@ class PromptForm(ABC):
 
     forms: ClassVar[dict[str, type[PromptForm]]] = {}
 
-    def __init__(self, tokenizer: Tokenizer, digits: int, haystack: Haystack | None) -> None:
-        self.tokenizer = tokenizer
-        self.digits = digits
-        self.haystack = haystack
+    def __init__(self, tokenizer: Tokenizer, digits: int, text: Any | None) -> None:
+        self.tokenizer, self.digits = tokenizer, digits
 
     def __init_subclass__(cls, *, form: str) -> None:
         super().__init_subclass__()
@@ -82,23 +77,21 @@ class PromptForm(ABC):
 
     @abstractmethod
     def trial(self, length: int, trial: int, depth: float | None = None) -> Trial:
-        """Return prompt number `trial` of exactly `length` tokens.
+        """Prompt number `trial` of exactly `length` tokens.
 
-        The key is placed at `depth` in [0, 1], to the nearest token, or at a random depth if it is
-        None. Everything else is the same at all depths. Raises DataError if the prompt is longer
-        than `length`.
+        The key is at `depth` in [0, 1], to the nearest token, or at a random one if it is None; all
+        else is the same at all depths. Raises DataError if the prompt is longer than `length`.
         """
 
     @abstractmethod
     def training_rows(
         self, length: int, seed: int, first: int, count: int, queries: int | None
     ) -> tuple[Ids, NDArray[np.bool_]]:
-        """Return rows `first` … `first + count − 1` of a seed's training sequences: their ids
-        (count, length), and a mask (count, length) of the answers. A row depends only on the
-        length, the seed and its number."""
+        """Rows `first` … `first + count − 1` of a seed's training sequences: ids (count, length)
+        and a mask (count, length) of the answers. A row depends only on the length, the seed and
+        its number."""
 
     def _keys(self, words: NDArray[np.uint64]) -> Ids:
-        """Return a key for each of the words, in their shape: `digits` digits, the first not 0."""
         low = 10 ** (self.digits - 1)
         return low + below(words, 9 * low)
 
@@ -114,10 +107,10 @@ class SymbolicForm(PromptForm, form="symbolic"):
     marker = "#"
     cycle = "abcdefgh"
 
-    def __init__(self, tokenizer: Tokenizer, digits: int, haystack: Haystack | None) -> None:
-        if haystack is not None:
+    def __init__(self, tokenizer: Tokenizer, digits: int, text: Any | None) -> None:
+        if text is not None:
             raise DataError("the symbolic form has its own filler and accepts no other haystack")
-        super().__init__(tokenizer, digits, haystack)
+        super().__init__(tokenizer, digits, text)
         self._digit_ids, self._cycle_ids, [self._marker_id] = (
             single_ids(tokenizer, characters, "the symbolic form")
             for characters in ("0123456789", self.cycle, self.marker)
@@ -143,12 +136,7 @@ class SymbolicForm(PromptForm, form="symbolic"):
     def _rows(
         self, length: int, words: NDArray[np.uint64], queries: int, depth: float | None = None
     ) -> tuple[Ids, NDArray[np.bool_], Ids]:
-        """Return rows of up to `queries` questions: the ids, a mask of the answers, both
-        (rows, length), and the start of each block (rows, queries + 1).
-
-        The filler is cut at sorted uniform places, or only at `depth`, so that gaps of all lengths
-        occur. The last question always ends the row.
-        """
+        """Ids and mask (rows, length) of up to `queries` questions, and the blocks' starts."""
         if length < 2 * self._block:
             raise DataError(
                 f"a symbolic prompt with {self.digits} digits needs at least "
@@ -179,8 +167,7 @@ class SymbolicForm(PromptForm, form="symbolic"):
         return rows, answers, starts
 
     def _distinct_digits(self, words: NDArray[np.uint64]) -> Ids:
-        """Return keys (rows, digits) from words (rows, 11), uniform among all numbers of `digits`
-        different digits."""
+        """Keys (rows, digits) from words (rows, 11), uniform among those of different digits."""
         first = 1 + below(words[:, :1], 9)
         order = words[:, 1:].copy()
         np.put_along_axis(order, first, np.iinfo(np.uint64).max, axis=1)  # not drawn again
@@ -201,9 +188,9 @@ class EnglishForm(PromptForm, form="english"):
     statement = "\nThe pass key is {key}. Remember it. {key} is the pass key.\n"
     question = "\nWhat is the pass key? The pass key is"
 
-    def __init__(self, tokenizer: Tokenizer, digits: int, haystack: Haystack | None) -> None:
-        super().__init__(tokenizer, digits, haystack)
-        self._around = haystack or Filler(tokenizer, self.sentences)
+    def __init__(self, tokenizer: Tokenizer, digits: int, text: Any | None) -> None:
+        super().__init__(tokenizer, digits, text)
+        self._around = Filler(tokenizer, self.sentences) if text is None else HeldOutText(text)
         self._task_ids = [*tokenizer.prefix_ids, *tokenizer.encode(self.task)]
         self._question_ids = tokenizer.encode(self.question)
 
@@ -245,10 +232,8 @@ class EnglishForm(PromptForm, form="english"):
 
 
 def nearest(depth: float, room: int) -> int:
-    """Return how many of `room` tokens of filler go before a key at `depth` in [0, 1].
-
-    Raises DataError for a depth outside [0, 1].
-    """
+    """How many of `room` tokens of filler go before a key at `depth`. Raises DataError for a depth
+    outside [0, 1]."""
     if not 0 <= depth <= 1:
         raise DataError(f"found depth {depth:g}, needs a number from 0 to 1")
     return round(depth * room)
@@ -284,27 +269,10 @@ class PasskeyTask(Task):
 
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> PromptRows:
         prompts = prompt_form(self.form, tokenizer, self.digits)
-        return PromptRows(prompts, length, seed, self.queries)
+        return PromptRows(prompts.training_rows, length, seed, self.queries)
 
 
 def needle_depths(count: int) -> tuple[float, ...]:
-    """Return `count` equally spaced depths from 0 (right after the instruction) to 1 (right before
-    the question). A single depth is 0.5."""
+    """`count` equally spaced depths from 0 (right after the instruction) to 1 (right before the
+    question). A single depth is 0.5."""
     return tuple(np.linspace(0, 1, count).tolist()) if count > 1 else (0.5,)
-
-
-def needle_form(form: str, tokenizer: Any, text: Any | None = None) -> PromptForm:
-    """Return the builder of a form's prompts; the form is `english` or `symbolic`.
-
-    `text` (n,) holds the token ids of the text to hide the key in; None uses the form's own filler.
-    Raises DataError if the form accepts no other text, or if the tokenizer can't write the form.
-    """
-    return prompt_form(form, tokenizer, haystack=None if text is None else HeldOutText(text))
-
-
-def needle_trials(
-    prompts: PromptForm, length: int, depths: tuple[float, ...], trials: int
-) -> list[list[Trial]]:
-    """Return trials 0 … `trials` − 1 of exactly `length` tokens for each depth: a list of depths,
-    each a list of trials."""
-    return [[prompts.trial(length, i, depth) for i in range(trials)] for depth in depths]

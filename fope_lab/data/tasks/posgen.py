@@ -9,11 +9,8 @@ more:
 - `semi_recursive`: x_p … x_{p+j−1} with p = ⌊(l − j − k)/2⌋, as in the released code. (The paper
   prints p − j, which at first is before the sequence.)
 
-In the first two, x_l − x_{l−1} is x_{l−1} minus the token that leaves the sum. Two tokens therefore
-determine the next, except token j + k: x_l = 2·x_{l−1} − x_{l−1−n}, with n = j + k in `recursive`
-and n = k in `cot`, which then needs nothing from the front. Models discover this: within the
-trained length, the models seen so far predict nearly all tokens but j + k correctly, and that token
-no better than by guessing.
+In the first two, x_l − x_{l−1} is x_{l−1} minus the token that leaves the sum: two tokens determine
+the next, except token j + k. Models that were seen predict that one no better than by guessing.
 """
 
 from __future__ import annotations
@@ -21,15 +18,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import combinations, cycle, islice
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem, unknown_name
 from fope_lab.data.problems import DataError
+from fope_lab.data.rows import IGNORED, EpochOrder, Rows
 from fope_lab.data.seeding import below, random_words
+from fope_lab.data.tasks.base import Task
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 Ids = NDArray[np.int64]
 Subtask = Literal["recursive", "cot", "semi_recursive"]
@@ -41,7 +43,7 @@ SUBTASKS = (
 MODULUS, FAR, NEAR = 17, 1, 3
 """The paper's modulus, j and k (§6.1.1)."""
 MOST_BEGINNINGS = 2**32
-"""With more beginnings than this, periods and splits take too long to compute."""
+"""With more beginnings than this, splits take too long to compute."""
 
 
 def generate(
@@ -54,11 +56,10 @@ def generate(
     k: int = NEAR,
     seed: int = 0,
 ) -> Ids:
-    """Return sequences of a subtask with uniformly random beginnings: (count, length), int64.
+    """Sequences of a subtask with uniformly random beginnings: (count, length), int64.
 
     A sequence depends only on the seed and its number, and has the same beginning in all subtasks.
-    The splits for training and evaluation are in posgen_splits.py. Raises DataError for an unknown
-    subtask and for sizes out of range.
+    For splits see SequenceSet. Raises DataError for an unknown subtask and for sizes out of range.
     """
     if count < 1:
         raise DataError(f"found {count} sequences, needs at least 1")
@@ -95,72 +96,6 @@ addition to the last k."""
 assert set(RULES) == set(get_args(Subtask))
 
 
-def period(task: str, modulus: int, j: int, k: int) -> int | None:
-    """Return the smallest period of all sequences of a subtask, in tokens, or None without one.
-
-    A sequence is periodic from its first token on; in `cot` from token j on, the first that the
-    last k tokens can include. `semi_recursive` has no period: a token depends on tokens ever
-    further back, so that no fixed number of last tokens determines the rest. (With j = 1 each token
-    is read at two successive positions. A period p of the sequence would also be a period of the
-    tokens read, and if p is even, p/2 would be a period of the sequence; if p is odd, all tokens
-    read are equal. So only a constant sequence is periodic.)
-
-    Raises DataError for an unknown subtask, and as `count_beginnings` does.
-    """
-    if task not in STEPS:
-        raise DataError(unknown_name((), "subtask", task, STEPS))
-    count_beginnings(modulus, j, k)
-    step = STEPS[task](j, k)
-    return None if step is None else _order(step, modulus)
-
-
-def _recursive_step(j: int, k: int) -> Ids:
-    """Return the matrix that maps the last j + k tokens to those one position later."""
-    step = np.eye(j + k, k=1, dtype=np.int64)
-    step[-1] = 1
-    return step
-
-
-def _cot_step(j: int, k: int) -> Ids:
-    """Return the matrix that keeps the sum of the first j tokens, and maps the last k tokens to
-    those one position later."""
-    step = np.eye(k + 1, k=1, dtype=np.int64)
-    step[0] = 0
-    step[0, 0] = 1
-    step[-1] = 1
-    return step
-
-
-STEPS: Mapping[str, Callable[[int, int], Ids | None]] = {
-    "recursive": _recursive_step,
-    "cot": _cot_step,
-    "semi_recursive": lambda j, k: None,
-}
-"""For each subtask, the matrix that maps the state that determines the rest of a sequence to the
-next state; None where the state has no fixed size."""
-
-
-def _order(step: Ids, modulus: int) -> int:
-    """Return the least p > 0 with stepᵖ = 1 modulo the modulus, for an invertible matrix `step`.
-
-    Shanks's baby-step giant-step: no orbit is longer than the number of states, so p = i·s − b,
-    with s above the square root of that number, i ≤ s and b < s, where stepᵇ is one of s matrices
-    in a table.
-    """
-    side = math.isqrt(modulus ** len(step)) + 1
-    power = np.eye(len(step), dtype=np.int64) % modulus
-    small = {}
-    for exponent in range(side):
-        small[power.tobytes()] = exponent  # the last of equal matrices makes p least
-        power = power @ step % modulus
-    giant = power
-    for times in range(1, side + 1):
-        if (rest := small.get(power.tobytes())) is not None:
-            return times * side - rest
-        power = power @ giant % modulus
-    raise AssertionError(f"a step without an order below {side**2}")
-
-
 def check_sizes(modulus: int, j: int, k: int) -> None:
     """Raise DataError, which names the field, if modulus, j or k is too small."""
     for name, value, least in (("modulus", modulus, 2), ("j", j, 1), ("k", k, 1)):
@@ -169,10 +104,9 @@ def check_sizes(modulus: int, j: int, k: int) -> None:
 
 
 def count_beginnings(modulus: int, j: int, k: int) -> int:
-    """Return how many different beginnings sequences can have: modulus^(j + k).
+    """How many different beginnings sequences can have: modulus^(j + k).
 
-    Raises DataError as `check_sizes` does, and if there are too many beginnings to compute a period
-    or a split.
+    Raises DataError as `check_sizes` does, and if there are too many for a split.
     """
     check_sizes(modulus, j, k)
     # Checked before computing the power, which would take forever with a huge exponent.
@@ -219,16 +153,15 @@ class SequenceSet:
 
     @classmethod
     def of(cls, options: Any) -> Self:
-        """Return the set that an object describes by attributes of the same names."""
+        """The set that an object describes by attributes of the same names."""
         return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
 
     @property
     def given(self) -> int:
-        """The number of initial tokens that determine a sequence: j + k."""
         return self.j + self.k
 
     def lacking(self, split: Split, count: int) -> str | None:
-        """Return why a split has fewer than `count` sequences, or None if it has enough."""
+        """Why a split has fewer than `count` sequences; None if it has enough."""
         most = self.at_most(split, count)
         if count <= most:
             return None
@@ -238,12 +171,12 @@ class SequenceSet:
         )
 
     def at_most(self, split: Split, count: int) -> int:
-        """Return the number of sequences in a split, but at most `count`."""
+        """The number of sequences in a split, but at most `count`."""
         everything = self.modulus**self.given
         return count if self.official_leaky else min(count, _size(split, everything))
 
     def beginnings(self, split: Split, count: int) -> Ids:
-        """Return the first j + k tokens of sequences 0 … count − 1 of a split: (count, j + k).
+        """The first j + k tokens of sequences 0 … count − 1 of a split: (count, j + k).
 
         Raises DataError if the split has fewer sequences.
         """
@@ -253,14 +186,11 @@ class SequenceSet:
         return draw(split, count, self.modulus, self.given)
 
     def sequences(self, split: Split, count: int, length: int) -> Ids:
-        """Return sequences 0 … count − 1 of a split: (count, length).
-
-        Raises DataError as `beginnings` does, and if `length` is less than j + k.
-        """
+        """Sequences 0 … count − 1 of a split: (count, length). Raises DataError as `beginnings`
+        does, and if `length` is less than j + k."""
         return self.continued(self.beginnings(split, count), length)
 
     def continued(self, begun: Ids, length: int) -> Ids:
-        """Continue beginnings (count, j + k) to sequences (count, length)."""
         return continued(self.subtask, begun, length, modulus=self.modulus, j=self.j, k=self.k)
 
 
@@ -279,23 +209,21 @@ def _leaky(split: Split, count: int, modulus: int, given: int) -> Ids:
 
 
 def _size(split: Split, everything: int) -> int:
-    """Return how many of all beginnings belong to a split."""
     held_out = everything // HELD_OUT
     return everything - 2 * held_out if split == "train" else held_out
 
 
 def _first(split: Split, everything: int) -> int:
-    """Return the index of a split's first beginning in the order of all beginnings."""
     splits = get_args(Split)
     return sum(_size(earlier, everything) for earlier in splits[: splits.index(split)])
 
 
 def shuffled(name: tuple[str | int, ...], places: Ids, count: int) -> Ids:
-    """Return the elements at `places` of a random order of 0 … count − 1, in the places' shape.
+    """The elements at `places` of a random order of 0 … count − 1, in the places' shape.
 
     Nothing else of the order is computed. A Feistel network of random functions permutes the
-    smallest square of at least `count` numbers; it is applied until its result is below `count`
-    (cycle walking: Black & Rogaway, "Ciphers with arbitrary finite domains", 2002).
+    smallest square of at least `count` numbers, again until the result is below `count` (cycle
+    walking: Black & Rogaway, "Ciphers with arbitrary finite domains", 2002).
     """
     side = math.isqrt(count - 1) + 1
     functions = below(random_words(name, 0, ROUNDS, side), side)
@@ -308,3 +236,93 @@ def shuffled(name: tuple[str | int, ...], places: Ids, count: int) -> Ids:
         elements[walking] = left * side + right
         walking = walking[elements[walking] >= count]
     return elements
+
+
+VALIDATED = 1000
+"""Sequences to validate on (Resonance RoPE, C.1)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosGenTask(Task):
+    """Sequences of a subtask of PosGen: `examples` of them, the same for every seed.
+
+    Their tokens are the ids 0 … `modulus` − 1, whatever these stand for in the tokenizer; the model
+    has the tokenizer's vocabulary (272 ids of `byte`), and has to learn that no others ever come.
+    As in the paper a sequence is `length` tokens, and all but the first j + k are learnt; the token
+    after the sequence, which a row has too, is not.
+    """
+
+    task: ClassVar[str] = "posgen"
+    has_held_out: ClassVar[bool] = True
+
+    subtask: Annotated[Subtask, Doc(SUBTASKS)]
+    examples: Annotated[int, Interval(ge=1), Doc("The number of training sequences.")] = 10_000
+    modulus: Annotated[int, Interval(ge=2), Doc("The number of different tokens.")] = MODULUS
+    j: Annotated[
+        int, Interval(ge=1), Doc("The distance of the far tokens that a token depends on.")
+    ] = FAR
+    k: Annotated[int, Interval(ge=1), Doc("The number of near tokens that a token depends on.")] = (
+        NEAR
+    )
+    official_leaky: Annotated[
+        bool,
+        Doc(
+            "Whether sequences begin as in the released code, in which held-out sequences begin"
+            " like training sequences."
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        if lacking := self.sequence_set.lacking("train", self.examples):
+            raise DataError(Problem(("examples",), lacking))
+
+    @cached_property
+    def sequence_set(self) -> SequenceSet:
+        return SequenceSet.of(self)
+
+    def check(self, tokenizer: Tokenizer, length: int) -> None:
+        if self.modulus > tokenizer.vocabulary_size:
+            message = (
+                f"found {self.modulus}, needs at most the {tokenizer.vocabulary_size} tokens of "
+                f"the tokenizer {tokenizer.identity()['tokenizer']}"
+            )
+            raise DataError(Problem(("modulus",), message))
+        least = self.sequence_set.given + 2
+        if length < least:
+            raise DataError(
+                f"posgen needs at least j + k + 2 = {least} tokens, so that one is learnt, and "
+                f"length is {length}"
+            )
+
+    def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> PosGenRows:
+        self.check(tokenizer, length + 1)
+        begun = self.sequence_set.beginnings("train", self.examples)
+        return PosGenRows(self.sequence_set, begun, length, ("posgen", seed))
+
+    def held_out_rows(self, tokenizer: Tokenizer, length: int) -> PosGenRows:
+        """As many of the split `validation` as the paper reads, or as there are."""
+        self.check(tokenizer, length + 1)
+        count = self.sequence_set.at_most("validation", VALIDATED)
+        begun = self.sequence_set.beginnings("validation", count)
+        return PosGenRows(self.sequence_set, begun, length, ("posgen held out",))
+
+
+class PosGenRows:
+    """Rows of PosGen; the loss is on all but the given tokens and the one after the sequence."""
+
+    numbered = False
+
+    def __init__(
+        self, of: SequenceSet, begun: Ids, length: int, order: tuple[str | int, ...]
+    ) -> None:
+        self._set, self._begun, self._length = of, begun, length
+        self._order = EpochOrder(len(begun), order)
+        self.epoch: int | None = len(begun)
+
+    def rows(self, first: int, count: int) -> Rows:
+        begun = self._begun[self._order.items(first, count)]
+        ids = self._set.continued(begun, self._length + 1)
+        labels = ids.copy()
+        labels[:, : self._set.given] = IGNORED
+        labels[:, self._length] = IGNORED
+        return Rows(ids, labels, None)

@@ -1,9 +1,9 @@
 """Two tasks of RULER (Hsieh et al. 2024, arXiv 2404.06654, §3): key-value and variable tracking.
 
-ruler_key_value.py and ruler_tracking.py define the statements and questions; this module makes
-prompts of an exact length and training rows from them. As for the passkey there are two forms:
-`english` uses RULER's prompts, `symbolic` suits small models. Statements are placed uniformly at
-random. The seed of a prompt is its length and number alone, so every model gets the same prompts.
+Prompts of an exact length, training rows, and key-value retrieval; ruler_tasks.py has the other
+task. As for the passkey there are two forms: `english` uses RULER's prompts, `symbolic` suits small
+models. Statements are placed uniformly at random. A prompt's seed is its length and number alone,
+so every model gets the same prompts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from fope_lab.data.tasks.haystack import (
     Cycle,
     Filler,
     Haystack,
+    HeldOutText,
     Hidden,
     Ids,
     Name,
@@ -74,33 +75,26 @@ class RulerPrompts(ABC):
 
     @abstractmethod
     def words(self, questions: int) -> int:
-        """Return how many random words the content with `questions` questions consumes."""
+        """How many random words the content with `questions` questions consumes."""
 
     @abstractmethod
     def content(self, words: Words, questions: int) -> Content:
-        """Return the content that the random words determine; `words(questions)` says how many."""
+        """What the random words determine; `words(questions)` says how many."""
 
     def longest(self) -> Content:
-        """Return content with one question whose names have the most tokens.
-
-        By default all names count as equally long: how a tokenizer merges digits or letters is
-        known only from the prompts themselves.
-        """
+        """Content with one question whose names have the most tokens; by default all names count as
+        equally long."""
         return self.content(np.zeros(self.words(1), np.uint64), 1)
 
     def check(self, length: int) -> None:
-        """Raise DataError if `length` tokens are too few for the longest content, even if the first
-        prompt would fit."""
+        """Raise DataError if `length` tokens are too few for the longest content."""
         content = self.longest()
         room_for(length, self.head, [*content.statements, *content.questions], self._what)
         self.trial(length, 0)
 
     def trial(self, length: int, trial: int) -> Trial:
-        """Return prompt number `trial` of exactly `length` tokens.
-
-        Its depth is that of the statement that the answer begins with. Raises DataError if the
-        prompt is longer than `length`.
-        """
+        """Prompt number `trial` of exactly `length` tokens; its depth is that of the statement that
+        the answer begins with. Raises DataError if the prompt is longer than `length`."""
         name: Name = (f"{self.task} trial", length, trial)
         [words] = random_words(name, 0, 1, self.statements + self.words(1))
         content, hidden, room = self._hidden(length, words, 1, name)
@@ -111,13 +105,8 @@ class RulerPrompts(ABC):
     def training_rows(
         self, length: int, seed: int, first: int, count: int, questions: int | None
     ) -> tuple[Ids, NDArray[np.bool_]]:
-        """Return rows `first` … `first + count − 1` of a seed's training sequences: their ids
-        (count, length), and a mask (count, length) of the answers. A row depends only on the
-        length, the seed and its number.
-
-        Each row asks between 1 and `questions` questions, or as many as fit if that is None; the
-        last question ends the row.
-        """
+        """As PromptForm.training_rows. A row asks 1 to `questions` questions, or as many as fit if
+        that is None; the last one ends it."""
         name: Name = (f"{self.task} training", length, seed)
         most = self._fitting(length)
         most = min(questions or most, most)
@@ -129,7 +118,6 @@ class RulerPrompts(ABC):
         return np.stack([row.ids for row in rows]), np.stack([row.answers for row in rows])
 
     def _fitting(self, length: int) -> int:
-        """Return how many questions fit into a row."""
         once = self.content(np.zeros(self.words(1), np.uint64), 1)
         room = room_for(length, self.head, [*once.statements, *once.questions], self._what)
         return 1 + room // len(once.questions[0].ids)
@@ -137,7 +125,7 @@ class RulerPrompts(ABC):
     def _hidden(
         self, length: int, words: Words, questions: int, name: Name
     ) -> tuple[Content, Hidden, int]:
-        """Return the prompt that the random words determine, and its number of haystack tokens."""
+        """The prompt that the random words determine, and its number of haystack tokens."""
         gaps = self.statements + questions - 1
         content = self.content(words[gaps:], questions)
         blocks = [*content.statements, *content.questions]
@@ -155,19 +143,17 @@ class EnglishPrompts(RulerPrompts):
 
     form = "english"
 
-    def __init__(self, tokenizer: Tokenizer, haystack: Haystack | None, *options: int) -> None:
-        super().__init__(tokenizer, haystack or Filler(tokenizer, EnglishForm.sentences), *options)
+    def __init__(self, tokenizer: Tokenizer, text: Any | None, *options: int) -> None:
+        filler = Filler(tokenizer, EnglishForm.sentences)
+        super().__init__(tokenizer, filler if text is None else HeldOutText(text), *options)
         self.head = [*tokenizer.prefix_ids, *tokenizer.encode(self.introduction())]
 
     @abstractmethod
     def introduction(self) -> str:
-        """Return the text before the haystack."""
+        """The text before the haystack."""
 
     def answered(self, question: str, answer: str) -> Block:
-        """Encode a question and the answer after it as one text.
-
-        Raises DataError if the tokenizer merges the end of the question with the answer.
-        """
+        """A question and its answer as one text. Raises DataError if the tokenizer merges them."""
         prompt, whole = map(self.tokenizer.encode, (question, question + answer))
         if whole[: len(prompt)] != prompt:
             message = f"tokenizer {self.tokenizer.identity()} merges a question with its answer"
@@ -183,18 +169,18 @@ class SymbolicPrompts(RulerPrompts):
 
     form = "symbolic"
 
-    def __init__(self, tokenizer: Tokenizer, haystack: Haystack | None, *options: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, text: Any | None, *options: int) -> None:
         ids = single_ids(tokenizer, CYCLE + MARKER + DIGITS + LETTERS, "the symbolic form")
         self._ids = dict(zip(CYCLE + MARKER + DIGITS + LETTERS, ids.tolist(), strict=True))
-        super().__init__(tokenizer, haystack or Cycle(ids[: len(CYCLE)]), *options)
+        cycle = Cycle(ids[: len(CYCLE)])
+        super().__init__(tokenizer, cycle if text is None else HeldOutText(text), *options)
 
     def spelt(self, text: str) -> list[int]:
-        """Return the tokens of a text, one for each character."""
         return [self._ids[character] for character in text]
 
 
 def distinct(words: Words, limit: int) -> list[int]:
-    """Return distinct numbers below `limit` in random order, half as many as there are words.
+    """Distinct numbers below `limit` in random order, half as many as there are words.
 
     Floyd's algorithm draws a uniformly random set (Bentley & Floyd 1987), which is then shuffled.
     """
@@ -238,7 +224,6 @@ class KeyValuePrompts(RulerPrompts):
 
     @property
     def statements(self) -> int:
-        """The number of statements: one for each key."""
         return self.keys
 
     @property
@@ -250,8 +235,7 @@ class KeyValuePrompts(RulerPrompts):
         return 4 * self.keys + 2 * self.queries * questions
 
     def content(self, words: Words, questions: int) -> Content:
-        """Return content of distinct keys, and distinct values of `digits` digits without a
-        leading 0."""
+        """Distinct keys, and distinct values of `digits` digits without a leading 0."""
         keys = distinct(words[: 2 * self.keys], self.names)
         values = distinct(words[2 * self.keys : 4 * self.keys], 9 * self._lowest)
         pairs = [(key, str(self._lowest + value)) for key, value in zip(keys, values, strict=True)]
@@ -265,11 +249,11 @@ class KeyValuePrompts(RulerPrompts):
 
     @abstractmethod
     def statement(self, key: int, value: str) -> Sequence[int]:
-        """Return the tokens that state a key's value."""
+        """The tokens that state a key's value."""
 
     @abstractmethod
     def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
-        """Return the tokens that ask for the values of some keys, followed by the answer."""
+        """The tokens that ask for the values of some keys, then the answer."""
 
 
 class EnglishKeyValue(EnglishPrompts, KeyValuePrompts):
@@ -304,7 +288,6 @@ class EnglishKeyValue(EnglishPrompts, KeyValuePrompts):
         return self.answered(question, f" {listed([value for _, value in pairs])}")
 
     def longest(self) -> Content:
-        """Return content with one question, made of the names with the most tokens."""
         value = "1" * self.digits
         statements = [self.statement(key, value) for key in range(self.names)]
         sizes = np.array([len(statement) for statement in statements])
@@ -335,7 +318,7 @@ class SymbolicKeyValue(SymbolicPrompts, KeyValuePrompts):
 
 
 def listed(items: Sequence[str]) -> str:
-    """Return the items as RULER lists the keys of a question: "a", "a, and b", "a, b, and c"."""
+    """As RULER lists the keys of a question: "a", "a, and b", "a, b, and c"."""
     return ", and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
 
 

@@ -18,7 +18,7 @@ from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import below
 from fope_lab.data.tasks.base import PromptRows, Task
-from fope_lab.data.tasks.haystack import Block, Haystack, HeldOutText
+from fope_lab.data.tasks.haystack import Block, Haystack
 from fope_lab.data.tasks.passkey import EnglishForm
 from fope_lab.data.tasks.ruler import (
     DIGITS,
@@ -52,7 +52,6 @@ class TrackingPrompts(RulerPrompts):
 
     @property
     def statements(self) -> int:
-        """The number of statements: one for each variable."""
         return self.chains * (self.hops + 1)
 
     @property
@@ -64,7 +63,7 @@ class TrackingPrompts(RulerPrompts):
         return 3 * self.statements + 2 * self.chains + questions
 
     def content(self, words: Words, questions: int) -> Content:
-        """Return content of distinct variables and values, with the chains mixed uniformly."""
+        """Distinct variables and values, with the chains mixed uniformly."""
         size = self.hops + 1
         ends = np.cumsum([2 * self.statements, self.statements, 2 * self.chains])
         for_names, for_order, for_values, rest = np.split(words, ends)
@@ -88,15 +87,15 @@ class TrackingPrompts(RulerPrompts):
 
     @abstractmethod
     def start(self, value: int, variable: int) -> Sequence[int]:
-        """Return the tokens that assign a value to a variable."""
+        """The tokens that assign a value to a variable."""
 
     @abstractmethod
     def hop(self, source: int, variable: int) -> Sequence[int]:
-        """Return the tokens that assign the value of `source` to a variable."""
+        """The tokens that assign the value of `source` to a variable."""
 
     @abstractmethod
     def question(self, value: int, variables: Sequence[int]) -> Block:
-        """Return the tokens that ask for a value's variables, followed by the answer."""
+        """The tokens that ask for a value's variables, then the answer."""
 
 
 class EnglishTracking(EnglishPrompts, TrackingPrompts):
@@ -129,7 +128,7 @@ class EnglishTracking(EnglishPrompts, TrackingPrompts):
         return self.answered(self._asking(10_000 + value, len(names)), _answer(names))
 
     def _example(self) -> str:
-        """Return a solved prompt, which is the same for all trials."""
+        """A solved prompt, the same for all trials."""
         count = min(self.hops, EXAMPLE_HOPS) + 1
         names = [spell(4321 * (i + 1) % len(LETTERS) ** 3, 3) for i in range(count)]
         sources = ["12345", *(f"VAR {name}" for name in names)]
@@ -159,7 +158,7 @@ class SymbolicTracking(SymbolicPrompts, TrackingPrompts):
 
 
 def spell(number: int, letters: int) -> str:
-    """Return the name of a variable: its number in base 26, with `letters` letters."""
+    """A variable's name: its number in base 26, with `letters` letters."""
     name = ""
     for _ in range(letters):
         number, digit = divmod(number, len(LETTERS))
@@ -196,8 +195,8 @@ class RulerTask(Task):
 
     @abstractmethod
     def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> RulerPrompts:
-        """What builds the prompts; `text` (n,) are token ids to hide the statements in, which only
-        the English form takes. Raises DataError."""
+        """What builds the prompts; `text` (n,) are token ids to hide the statements in, in English
+        only. Raises DataError."""
 
     def check(self, tokenizer: Tokenizer, length: int) -> None:
         self.prompts(tokenizer).check(length)
@@ -205,7 +204,8 @@ class RulerTask(Task):
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> PromptRows:
         prompts = self.prompts(tokenizer)
         prompts.check(length + 1)
-        return PromptRows(prompts, length, seed, 1 if self.form == "english" else self.questions)
+        questions = 1 if self.form == "english" else self.questions
+        return PromptRows(prompts.training_rows, length, seed, questions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,9 +229,8 @@ class KeyValueTask(RulerTask):
             raise _wrong("queries", self.queries, f"at most {self.keys}, the number of keys")
 
     def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> RulerPrompts:
-        haystack = None if text is None else HeldOutText(text)
         options = (self.keys, self.queries, self.digits)
-        return KEY_VALUE_FORMS[self.form](tokenizer, haystack, *options)
+        return KEY_VALUE_FORMS[self.form](tokenizer, text, *options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,8 +254,7 @@ class VariableTrackingTask(RulerTask):
             raise _wrong("hops", self.hops, message)
 
     def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> RulerPrompts:
-        haystack = None if text is None else HeldOutText(text)
-        return TRACKING_FORMS[self.form](tokenizer, haystack, self.chains, self.hops)
+        return TRACKING_FORMS[self.form](tokenizer, text, self.chains, self.hops)
 
 
 def _wrong(field: str, found: int, needs: str) -> DataError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import string
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,6 @@ from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.olmo_eval import COMMAND, GPT_NEOX, GPT_NEOX_FILE
 from fope_lab.data.problems import DataError
 from fope_lab.data.roles import TOKENIZER
-from fope_lab.data.tokenizers.symbols import PREFIX, SPECIAL_SYMBOLS, SYMBOLS
 
 END_OF_TEXT = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]")
 """Names of the end-of-text token, tried in order where a tokenizer.json does not declare one."""
@@ -31,6 +31,27 @@ SUPPLEMENTS = ("merges.txt", "special_tokens_map.json", CONFIG, TEMPLATE)
 """Other files of a tokenizer, which only supplement these."""
 BESIDE = "./tokenizer"
 """The place of a checkpoint's tokenizer, relative to the checkpoint's folder."""
+PREFIX = "symbols:"
+"""The beginning of the names of tokenizers of symbols."""
+BITS = ("0", "1")
+NUMBERS = tuple(str(number) for number in range(150))
+SYMBOLS: Mapping[str, tuple[str, ...]] = {
+    f"{PREFIX}{task}": symbols
+    for task, symbols in {
+        "addition": (*BITS, "+", "="),
+        "bin_majority": BITS,
+        "bin_majority_interleave": BITS,
+        "majority": tuple(string.ascii_lowercase),
+        "parity": (*BITS, "e", "o"),
+        "repeat_copy": ("a", "b"),
+        "sort": NUMBERS,
+        "unique_copy": NUMBERS,
+    }.items()
+}
+"""The symbols of each tokenizer by its name; the id of a symbol is its place."""
+SPECIAL_SYMBOLS = ("<bos>", "<sep>", "<eos>", "<pad>")
+"""The beginning, the separator of input and answer, the end, and padding: their ids follow those of
+the symbols, in this order."""
 
 
 class Tokenizer(ABC):
@@ -49,29 +70,23 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, without special tokens."""
+        """The ids of a text, without special tokens."""
 
     @abstractmethod
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of a sequence of ids."""
-
+    def decode(self, ids: Sequence[int]) -> str: ...
     def text_bytes(self, ids: Sequence[int]) -> int:
-        """Return the size of the text of a sequence of ids, in bytes of UTF-8.
-
-        Special tokens have no text.
-        """
+        """The size of the ids' text in bytes of UTF-8; special tokens have none."""
         return len(self.decode(ids).encode())
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return all that determines the ids, as JSON."""
+        """All that determines the ids, as JSON."""
 
     @abstractmethod
     def vocabulary(self) -> dict[str, int]:
-        """Return the id of each token that has a name."""
+        """The id of each token that has a name."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of several texts, without special tokens."""
         return [self.encode(text) for text in texts]
 
     def encode_chats(self, chats: Sequence[Chat]) -> list[Learnt]:
@@ -82,7 +97,7 @@ class Tokenizer(ABC):
         raise DataError(f"the tokenizer {self.identity()['tokenizer']} has no chat template")
 
     def write_chat(self, chat: Chat, begin_answer: bool) -> str:
-        """Return a chat as text, with `begin_answer` up to where the assistant's answer begins.
+        """A chat as text, with `begin_answer` up to where the assistant's answer begins.
 
         Raises DataError if the tokenizer has no chat template.
         """
@@ -90,10 +105,8 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def save(self, checkpoint: Path) -> str:
-        """Copy the tokenizer's files, if it has any, into a checkpoint's folder.
-
-        Returns the tokenizer's name for that checkpoint (see `beside`).
-        """
+        """Copy the tokenizer's files, if any, into a checkpoint's folder; returns its name
+        there."""
 
 
 class ByteTokenizer(Tokenizer):
@@ -230,32 +243,27 @@ class HuggingFaceTokenizer(Tokenizer):
 
 
 def rounded_up(tokens: int) -> int:
-    """Round a number of tokens up to a multiple of 128, an efficient size for matrices."""
+    """Round up to a multiple of 128, an efficient size for matrices."""
     return -(-tokens // 128) * 128
 
 
 def beside(checkpoint: Path, name: str) -> str:
-    """Resolve a checkpoint's name for its tokenizer: a path below its folder becomes absolute, any
-    other name stays."""
+    """A checkpoint's name for its tokenizer; a path below its folder becomes absolute."""
     return os.path.abspath(checkpoint / name) if name.startswith(BESIDE) else name
 
 
 def is_built_in(name: Any) -> bool:
-    """Return whether a tokenizer is part of fope-lab: `byte`, or symbols."""
+    """Whether a tokenizer is part of fope-lab: `byte`, or symbols."""
     return name == "byte" or name in SYMBOLS
 
 
 def built_in(name: str) -> ByteTokenizer | SymbolTokenizer:
-    """Return a tokenizer that is part of fope-lab."""
     return ByteTokenizer() if name == "byte" else SymbolTokenizer(name)
 
 
 def tokenizer_identity(name: str) -> dict[str, Any]:
-    """Return all that determines a tokenizer's ids, without loading or downloading it.
-
-    This is the content of local files, or the name and revision on the hub. Raises DataError if a
-    path does not exist.
-    """
+    """All that determines a tokenizer's ids, without loading or downloading it: the content of
+    local files, or name and revision on the hub. Raises DataError if a path does not exist."""
     if is_built_in(name):
         return built_in(name).identity()
     path = _local_path(name)
@@ -267,7 +275,7 @@ def tokenizer_identity(name: str) -> dict[str, Any]:
 
 
 def has_chat_template(name: str) -> bool:
-    """Return whether a tokenizer has a chat template; for a name on the hub, assume that it has.
+    """Whether a tokenizer has a chat template; on the hub, assume that it has.
 
     Raises DataError if a path does not exist.
     """
@@ -282,7 +290,7 @@ def has_chat_template(name: str) -> bool:
 
 
 def load_for_stage(name: Any, parents: Mapping[str, Path]) -> Tokenizer:
-    """Load the tokenizer of a stage: that of its parent "tokenizer", or else the one it names.
+    """The tokenizer of a stage: that of its parent "tokenizer", or else the one it names.
 
     Raises DataError as `load_tokenizer` does.
     """
@@ -332,7 +340,7 @@ def load_tokenizer(name: str) -> Tokenizer:
 
 
 def as_tokenizer(tokenizer: Any) -> Tokenizer:
-    """Return one of fope-lab's tokenizers as it is, and wrap one of transformers."""
+    """One of fope-lab's tokenizers as it is, or one of transformers, wrapped."""
     if isinstance(tokenizer, Tokenizer):
         return tokenizer
     content = str(sorted(tokenizer.get_vocab().items())).encode()
@@ -341,14 +349,14 @@ def as_tokenizer(tokenizer: Any) -> Tokenizer:
 
 
 def _id_of(tokenizer: Any, given: int | None, names: Sequence[str]) -> int | None:
-    """Return a special token's id: as declared, or that of the first name in the vocabulary."""
+    """A special token's id: as declared, or that of the first name in the vocabulary."""
     vocabulary = tokenizer.get_vocab()
     known = (vocabulary[name] for name in names if name in vocabulary)
     return given if given is not None else next(known, None)
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return the files of a tokenizer's path or folder. Raises DataError if a folder has none."""
+    """The files of a tokenizer's path or folder. Raises DataError if a folder has none."""
     if not path.is_dir():
         return [path]
     files = [file for file in sorted(path.iterdir()) if file.name in VOCABULARIES + SUPPLEMENTS]
@@ -358,21 +366,17 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def no_tokenizer(folder: Path) -> str:
-    """Return the error message for a folder without a vocabulary."""
     return f"the folder {folder} has no tokenizer (allowed: one of {', '.join(VOCABULARIES)})"
 
 
 def _on_hub(name: str) -> tuple[str, str | None]:
-    """Return the repository of a tokenizer on the hub, and its revision if the name has one."""
+    """The repository of a tokenizer on the hub, and its revision if the name has one."""
     repository, _, revision = name.partition("@")
     return repository, revision or None
 
 
 def _local_path(name: str) -> Path | None:
-    """Return the path that a tokenizer's name stands for, or None for a name on the hub.
-
-    Raises DataError if the name looks like a path and nothing exists there.
-    """
+    """The path that a tokenizer's name stands for, or None for a name on the hub."""
     path = Path(name).expanduser().absolute()
     if path.exists():
         return path

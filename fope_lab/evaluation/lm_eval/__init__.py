@@ -157,11 +157,9 @@ class LMEval(ModelEvaluation, kind="lm-eval"):
             raise DataError(error.problems) from error
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """The length of prompt and answer, where the stage gives one."""
         return None if self.context_length is None else (("context_length",), self.context_length)
 
     def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
-        """A chat template that the tokenizer lacks."""
         if self.format == "chat" and not may_write_chats(tokenizer):
             label = tokenizer_label(tokenizer)
             message = f"the tokenizer {label} has no chat template to write prompts in"
@@ -224,7 +222,6 @@ class LMEval(ModelEvaluation, kind="lm-eval"):
         }
 
     def _measured(self, outcome: Outcome, x: int) -> Iterable[Measurement]:
-        """All metrics of the questions in the range that ends at `x`."""
         for task in all_tasks(self.items):
             for one in task.metrics:
                 if (found := outcome.in_range(task.name, one, x)) is not None:
@@ -232,13 +229,13 @@ class LMEval(ModelEvaluation, kind="lm-eval"):
 
 
 def metric_name(task: str, one: TaskMetric) -> str:
-    """The name of a task's metric: TASK_METRIC, and _FILTER if the task has filters."""
+    """TASK_METRIC, and _FILTER if the task has filters."""
     through = () if one.filter == "none" else (one.filter,)
     return _word("_".join((task, one.metric, *through)))
 
 
 def _word(text: str) -> str:
-    """A text as one word that claims and MLflow can name; `_by_` is left to curves."""
+    """One word that claims and MLflow can name; `_by_` is left to curves."""
     return re.sub(r"\W+", "_", text).replace("_by_", "_per_")
 
 

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from datasets.exceptions import DatasetsError
 from lm_eval.api.group import Group
 from lm_eval.api.metrics import mean, stderr_for_metric
 from lm_eval.api.model import LM
@@ -129,7 +130,6 @@ class HarnessModel(LM):
 
     @property
     def tokenizer_name(self) -> str:
-        """Tells the tokenizer from others."""
         return str(self._tokenizer.identity())
 
     def apply_chat_template(
@@ -218,7 +218,6 @@ class HarnessModel(LM):
         return self._fitted(before, room), after
 
     def _fitted(self, ids: list[int], room: int) -> list[int]:
-        """At most `room` of a context's tokens."""
         if len(ids) <= room:
             return ids
         self.prompts_cut += 1
@@ -236,7 +235,6 @@ class HarnessModel(LM):
         )
 
     def _progress(self, requests: int) -> Any:
-        """Begin so many more requests; returns what takes how many of them are done."""
         before = self._total
         self._total += requests
         return lambda done: self._context.report_progress(before + done, self._total)
@@ -296,6 +294,9 @@ def _task(task: HarnessTask, num_fewshot: int | None) -> ConfigurableTask:
         built = ConfigurableTask(config=with_local_data(task.path, config))
         if not len(built.eval_docs):
             raise DataError(f"the task {task.name} has no questions")
+    except DatasetsError as error:
+        why = error.__cause__ or error  # whose own text says only that there is one
+        raise DataError(f"the task {task.name} can't be loaded: {why}") from error
     except (OSError, ImportError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"the task {task.name} can't be loaded: {error}") from error
     own = built.get_config("num_fewshot")

@@ -8,6 +8,7 @@ that comes first). Nothing of the harness is imported.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import functools
 import importlib.util
@@ -87,6 +88,8 @@ class HarnessTask:
     config: Mapping[str, Any]
     overrides: Mapping[str, Any]
     files: Mapping[str, Path]
+    sources: tuple[Path, ...]
+    """Its file and those that it includes."""
 
     @functools.cached_property
     def metrics(self) -> list[TaskMetric]:
@@ -128,7 +131,18 @@ class HarnessTask:
             return "samples its answers, and stages decode greedily"
         if any(isinstance(value, Function) for value in self.overrides.values()):
             return "is changed by a Python function of its group"
-        return None
+        missing = ", ".join(self._missing_packages())
+        install = "LongBench's packages: pip install 'fope-lab[lm-eval]'"
+        return f"needs {missing}, which is not installed here ({install})" if missing else None
+
+    def _missing_packages(self) -> list[str]:
+        """What its functions import and is not installed, without running them."""
+        modules = {name.rpartition(".")[0] for name in _functions(self.config)}
+        folders = dict.fromkeys(source.parent for source in self.sources)
+        files = [folder / f"{module}.py" for module in modules for folder in folders]
+        imported = {name for file in files if file.is_file() for name in _imports(file)}
+        own = {path.stem for folder in folders for path in folder.iterdir()}
+        return sorted(name for name in imported - own if importlib.util.find_spec(name) is None)
 
     def identity(self) -> dict[str, Any]:
         """What the stage's key has of the task: its version and its data, or its files' content."""
@@ -152,12 +166,10 @@ class HarnessGroup:
 
     @functools.cached_property
     def tasks(self) -> list[HarnessTask]:
-        """All tasks of the group and of the groups in it."""
         return list(all_tasks(self.members))
 
     @functools.cached_property
     def metrics(self) -> list[TaskMetric]:
-        """The averages over the group's tasks."""
         listed = self.config.get("aggregate_metric_list") or ()
         found = []
         for entry in [listed] if isinstance(listed, Mapping) else listed:
@@ -171,7 +183,6 @@ class HarnessGroup:
         return found
 
     def identity(self) -> dict[str, Any]:
-        """What the stage's key has of the group."""
         return {
             "version": _version(self.config),
             "averages": self.config.get("aggregate_metric_list"),
@@ -182,14 +193,39 @@ class HarnessGroup:
 Item = HarnessTask | HarnessGroup
 
 
+def _functions(value: Any) -> Iterator[str]:
+    if isinstance(value, Function):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _functions(one)
+
+
+@functools.cache
+def _imports(file: Path) -> frozenset[str]:
+    """The packages that a module imports whenever it is imported itself."""
+    try:
+        body = ast.parse(file.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return frozenset()  # whoever runs the task gets the error
+    for node in list(body):
+        if isinstance(node, ast.Try) and all(
+            isinstance(h.body[-1], ast.Raise) for h in node.handlers
+        ):
+            body += node.body
+    modules = [one.name for node in body if isinstance(node, ast.Import) for one in node.names]
+    modules += [
+        str(node.module) for node in body if isinstance(node, ast.ImportFrom) and not node.level
+    ]
+    return frozenset(module.partition(".")[0] for module in modules)
+
+
 def all_tasks(items: Iterable[Item]) -> Iterator[HarnessTask]:
-    """The tasks among `items` and in their groups."""
     for item in items:
         yield from item.tasks if isinstance(item, HarnessGroup) else [item]
 
 
 def all_groups(items: Iterable[Item]) -> Iterator[HarnessGroup]:
-    """The groups among `items` and in their groups."""
     for item in items:
         if isinstance(item, HarnessGroup):
             yield item
@@ -258,7 +294,7 @@ class TaskFinder:
         own = self._own is not None and path.is_relative_to(self._own)
         files = self._files(path, config, sources) if own else {}
         changed = {key: value for key, value in overrides.items() if key != "task"}
-        return HarnessTask(name, path, config, changed, files)
+        return HarnessTask(name, path, config, changed, files, tuple(sources))
 
     def _group(
         self, name: str, config: Mapping[str, Any], overrides: Mapping[str, Any]
@@ -360,7 +396,6 @@ def _merged(path: Path) -> tuple[dict[str, Any], list[Path]]:
 
 @functools.cache
 def _names_of_harness(folder: Path) -> _Names:
-    """The harness's names, which no run changes."""
     return _names_below(folder)
 
 
@@ -403,15 +438,20 @@ def _merged_name(path: str, kind: str) -> str | None:
 def _tags(path: str, text: str, fields: Mapping[str, str]) -> list[str]:
     """The tags of a task, its own or those that it takes over."""
     if match := _TAG.search(text):
-        try:
-            given = yaml.load(match[1], Loader=_Loader)
-        except yaml.YAMLError:
-            return []  # whoever asks for the task gets the error of the whole file
-        return [given] if isinstance(given, str) else list(given or ())
+        return _read_tags(match[1])
     if not fields.get("include"):
         return []
     included = os.path.join(os.path.dirname(path), fields["include"].strip("\"'"))
     return _tags_of_included(os.path.normpath(included))
+
+
+@functools.cache  # thousands of tasks have the same tags
+def _read_tags(text: str) -> list[str]:
+    try:
+        given = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError:
+        return []  # whoever asks for the task gets the error of the whole file
+    return [given] if isinstance(given, str) else list(given or ())
 
 
 @functools.lru_cache(maxsize=4096)

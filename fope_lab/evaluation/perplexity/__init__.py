@@ -74,23 +74,17 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
     ] = None
 
     def corpora(self) -> Mapping[str, Corpus]:
-        """The text, and the one that it is compared with."""
         texts = {"corpus": self.corpus}
         return texts if self.over is None else {**texts, "over": self.over}
 
     def part_read(self) -> str | None:
-        """The part of the texts that is read."""
         return self.part
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """The length of the largest window, in tokens."""
         return ("lengths",), max(self.lengths)
 
     def forward_passes(self) -> Iterable[ForwardPass] | None:
-        """The windows at each length, of texts that are taken to have `tokens` tokens each.
-
-        The last token of a text is predicted and not read.
-        """
+        """The windows at each length, of texts that are taken to have `tokens` tokens each."""
         if self.tokens is None:
             return None
         read = self.tokens - 1
@@ -105,8 +99,6 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
         return passes * len(self.corpora())
 
     def metrics(self) -> Iterable[Metric]:
-        """Perplexity, loss and bits per byte on `corpus`, its perplexity over that on `over`, and
-        the perplexity by position."""
         curve: dict[str, Any] = {"better": "lower", "corpus": self.corpus, "axis": LENGTH}
         curve["xs"] = lengths = tuple(sorted(self.lengths))
         yield Metric(name=PERPLEXITY, short_name="perplexity", unit="perplexity", **curve)
@@ -149,27 +141,22 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
             yield Problem(("stride",), message)
 
     def idle_options(self) -> Mapping[str, str]:
-        """The stride of windows that do not overlap."""
         return {} if self.method == "sliding" else {"stride": f"method {self.method} has no stride"}
 
     def run(self, context: Context) -> dict[str, Any]:
-        """Log perplexity, loss and bits per byte at each length, and with `over` the ratio of the
-        perplexities.
+        """Log perplexity, loss, bits per byte and, with `over`, the ratio at each length.
 
         Bits per byte are the summed loss of all predicted tokens, special ones too, over the bytes
-        of their text in UTF-8. They compare models of different tokenizers, which perplexities per
-        token do not.
-
-        The ratio is that of `corpus` over `over`, at the same lengths, of at most as many tokens.
-        With `position_buckets`, also log the perplexity by position at the largest length: x is the
-        most tokens of context that a prediction of the bucket has, one more than its last position.
+        of their text in UTF-8: they compare models of different tokenizers. With
+        `position_buckets`, x is the most tokens of context of a bucket's predictions, one more than
+        its last position.
         """
-        from fope_lab.evaluation.perplexity.losses import AVERAGES, perplexity, text_bytes
+        from fope_lab.evaluation.perplexity.losses import perplexity, text_bytes
 
         largest = max(self.lengths)
         purpose = f"perplexity at length {largest}"
         texts = {
-            field: context.text(field, largest + 1, purpose, self.part).first(self.tokens)
+            field: context.text(field, largest + 1, purpose, self.part).part(0, self.tokens)
             for field in self.corpora()
         }
         size = text_bytes(context.tokenizer, texts["corpus"])
@@ -193,11 +180,14 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
                 )
                 for field, tokens in texts.items()
             }
-            losses = {field: AVERAGES[self.average](result) for field, result in results.items()}
+            losses = {
+                field: result.loss if self.average == "tokens" else result.window_loss
+                for field, result in results.items()
+            }
             values = {
                 PERPLEXITY: math.exp(losses["corpus"]),
                 LOSS: losses["corpus"],
-                BITS: results["corpus"].bits / size,
+                BITS: results["corpus"].loss_sum / math.log(2) / size,
             }
             if "over" in losses:
                 values[RATIO] = math.exp(losses["corpus"] - losses["over"])

@@ -17,7 +17,7 @@ script): the text's first and last window then weigh as much as others that scor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice, pairwise
 from typing import Any, Literal
@@ -51,7 +51,7 @@ class Window:
 
 @dataclass(frozen=True)
 class PerplexityResult:
-    """Summed losses in nats at context length `length`, of all windows or of some.
+    """Summed losses in nats at context length `length`.
 
     `loss_sums` and `counts` (length,) have an entry per position in a window: place i of a
     window predicts from i + 1 tokens of context. `window_loss_sum` adds up the mean losses of
@@ -64,21 +64,9 @@ class PerplexityResult:
     window_loss_sum: float
     windows: int
 
-    def __add__(self, other: PerplexityResult) -> PerplexityResult:
-        """Both parts of one text. Raises ValueError if their lengths differ."""
-        if self.length != other.length:
-            raise ValueError(f"parts at lengths {self.length} and {other.length} are of no whole")
-        return PerplexityResult(
-            self.length,
-            self.loss_sums + other.loss_sums,
-            self.counts + other.counts,
-            self.window_loss_sum + other.window_loss_sum,
-            self.windows + other.windows,
-        )
-
     @property
     def loss_sum(self) -> float:
-        """The summed loss of all predicted tokens, in nats."""
+        """In nats, of all predicted tokens."""
         return float(self.loss_sums.sum())
 
     @property
@@ -92,11 +80,6 @@ class PerplexityResult:
         return self.loss_sum / self.count
 
     @property
-    def bits(self) -> float:
-        """The summed loss of all predicted tokens, in bits."""
-        return self.loss_sum / math.log(2)
-
-    @property
     def window_loss(self) -> float:
         """Mean over windows of the mean loss of a token, in nats."""
         return self.window_loss_sum / self.windows
@@ -106,11 +89,6 @@ class PerplexityResult:
         """exp of the mean loss of a token."""
         return math.exp(self.loss)
 
-    @property
-    def mean_context(self) -> float:
-        """How many tokens a prediction has before it, on average."""
-        return float(self.counts @ np.arange(1, self.length + 1)) / self.count
-
     def as_json(self) -> dict[str, float]:
         """The sums of losses and tokens from which either average of the perplexity is computed."""
         return {
@@ -118,7 +96,7 @@ class PerplexityResult:
             "tokens": self.count,
             "window_loss_sum": self.window_loss_sum,
             "windows": self.windows,
-            "mean_context": self.mean_context,
+            "mean_context": float(self.counts @ np.arange(1, self.length + 1)) / self.count,
         }
 
     def by_position(self, buckets: int) -> list[PositionBucket]:
@@ -145,20 +123,11 @@ class PositionBucket:
 
     @property
     def loss(self) -> float:
-        """Mean loss of a token, in nats."""
         return self.loss_sum / self.count
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean loss."""
         return math.exp(self.loss)
-
-
-AVERAGES: Mapping[str, Callable[[PerplexityResult], float]] = {
-    "tokens": lambda result: result.loss,
-    "windows": lambda result: result.window_loss,
-}
-"""The mean loss in nats, by what has equal weight in it."""
 
 
 def perplexity(
@@ -168,7 +137,6 @@ def perplexity(
     *,
     method: Literal["chunked", "sliding"] = "chunked",
     stride: int | None = None,
-    shard: tuple[int, int] = (0, 1),
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda predicted: None,
     work: Work = one_after_another,
@@ -178,15 +146,15 @@ def perplexity(
     `model.hidden(input_ids)` are final states (batch, length, width) and `model.head(states)` their
     logits (…, vocabulary), of which few are held at once. `tokens` (tokens,) is of any integer type
     and may lie on disk: at most about `batch_tokens` of them are in memory. `stride`, for `sliding`
-    only, is at most `length`. With `shard` (i, n) it is every n-th window from number i on: the n
-    results add up to the whole. `work` gives the results of batches. Raises ValueError if the text
+    only, is at most `length`. `work` gives the results of batches. Raises ValueError if the text
     is shorter than `length` + 1 or a loss is not a finite number.
     """
-    _check_enough(tokens, length)
-    part, parts = shard
-    if not 0 <= part < parts:
-        raise ValueError(f"shard {part} of {parts}: needs one from 0 to {parts - 1}")
-    windows = islice(WINDOWS[method](len(tokens), length, stride), part, None, parts)
+    if len(tokens) <= length:
+        raise ValueError(
+            f"perplexity at length {length} needs at least {length + 1} tokens of text, "
+            f"and there are {len(tokens)}"
+        )
+    windows = WINDOWS[method](len(tokens), length, stride)
     device = device_of(model)
     batches = [
         batch
@@ -214,7 +182,7 @@ def perplexity(
         read += len(batch)
         progress(int(counts.sum()))
     result = PerplexityResult(length, sums, counts, window_sum, read)
-    if read and not result.loss < MOST_LOSS:  # which NaN is not, either
+    if not result.loss < MOST_LOSS:  # which NaN is not, either
         raise ValueError(
             f"the loss at length {length} is {result.loss:g}: the model is broken there"
         )
@@ -256,14 +224,6 @@ WINDOWS: dict[str, Callable[[int, int, int | None], Iterator[Window]]] = {
     "chunked": chunked_windows,
     "sliding": sliding_windows,
 }
-
-
-def _check_enough(tokens: Tokens, length: int) -> None:
-    if len(tokens) <= length:
-        raise ValueError(
-            f"perplexity at length {length} needs at least {length + 1} tokens of text, "
-            f"and there are {len(tokens)}"
-        )
 
 
 @torch.inference_mode()

@@ -77,15 +77,14 @@ def exact_match(
 
 
 def _read(questions: Sequence[Question]) -> tuple[NDArray[np.int64], int]:
-    """What a model reads of several questions of one length, (batch, length − 1), and of how many
-    last tokens its states are wanted."""
+    """The ids (batch, length − 1) of questions of one length, and how many last states are
+    wanted."""
     ids = np.stack([one.input_ids for one in questions])
     return ids[:, :-1], max(len(one.answer_ids) for one in questions)
 
 
 @torch.inference_mode()
 def _score(model: Any, reader: Reader, questions: Sequence[Question]) -> NDArray[np.bool_]:
-    """Which of several questions of one length are answered right."""
     ids = np.stack([one.input_ids for one in questions])
     sizes = np.array([[len(one.answer_ids)] for one in questions])
     longest = int(sizes.max())
@@ -134,7 +133,6 @@ def correct_tokens(
 
 @torch.inference_mode()
 def _correct(model: Any, sequences: NDArray[np.int64], given: int) -> NDArray[np.bool_]:
-    """Which tokens of sequences that are read at once the model predicts."""
     ids = torch.from_numpy(sequences).to(device_of(model))
     hidden = final_states(model, ids[:, :-1])[:, given - 1 :].flatten(0, 1)
     chosen = [model.head(states).argmax(-1) for states in hidden.split(LOGIT_ROWS)]

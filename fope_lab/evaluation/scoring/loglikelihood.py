@@ -32,8 +32,8 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class _Row:
-    """Tokens that the model reads once, `input_ids` (length,), and the requests that are read off
-    them: their places in the list of all, and the tokens that follow the last ones."""
+    """Tokens that the model reads once (length,), and the places and continuations of its
+    requests."""
 
     input_ids: NDArray[np.int64]
     requests: list[tuple[int, NDArray[np.int64]]]
@@ -103,7 +103,6 @@ def _may_pad(model: Any) -> bool:
 
 
 def _batches(rows: list[_Row], batch_tokens: int, *, padded: bool) -> Iterator[list[int]]:
-    """The indices of the rows that are read at once."""
     batch: list[int] = []
     for index, row in enumerate(rows):
         length = len(row.input_ids)
@@ -118,7 +117,6 @@ def _batches(rows: list[_Row], batch_tokens: int, *, padded: bool) -> Iterator[l
 
 @torch.inference_mode()
 def _score(model: Any, rows: list[_Row]) -> list[Score]:
-    """The scores of all requests of some rows, from one forward pass."""
     longest = max(len(row.input_ids) for row in rows)
     ids = np.zeros((len(rows), longest), np.int64)
     for index, row in enumerate(rows):

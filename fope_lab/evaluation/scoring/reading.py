@@ -38,10 +38,9 @@ def pass_over(model: Any, sequences: int, length: int) -> None:
 
 
 def final_states(model: Any, ids: Tensor, **more: Any) -> Tensor:
-    """`model.hidden` of ids (batch, length): (batch, length, …). It takes `more`, too.
+    """`model.hidden` of ids (batch, length): (batch, length, …); takes `more`, too.
 
-    Where positions are drawn, each sequence draws its own, one after the other: what is measured
-    then does not depend on how many are read at once.
+    Each sequence draws its own positions, so that batching changes no number.
     """
     embeddings = list(getattr(model, "position_embeddings", ()))
     states: Tensor
@@ -126,7 +125,7 @@ class SharedPrefixReader:
             self._plan(ids[0, :common])
 
     def _shared(self, ids: Ids, last: int) -> int | None:
-        """How many tokens of a sorted batch are read as its prefix; None if it is read whole."""
+        """How many tokens of a sorted batch are its prefix; None if it is read whole."""
         # Sorted: what the first and the last have in common, all have.
         common = min(_common(ids[0], ids[-1]), ids.shape[1] - last)
         return common if common * LEAST_SHARE >= ids.shape[1] else None

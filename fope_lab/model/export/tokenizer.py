@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fope_lab.data.tokenizers.symbols import SPECIAL_SYMBOLS
-from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, SymbolTokenizer, Tokenizer
+from fope_lab.data.tokenizers.tokenizer import (
+    SPECIAL_SYMBOLS,
+    ByteTokenizer,
+    SymbolTokenizer,
+    Tokenizer,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast

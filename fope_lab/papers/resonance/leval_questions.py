@@ -14,7 +14,7 @@ from typing import Any, Literal
 from fope_lab.config.problems import Problem
 from fope_lab.data.corpora.hub import HubOrFolder
 from fope_lab.data.corpora.local import file_sha256
-from fope_lab.data.problems import CorpusError, DataError
+from fope_lab.data.problems import DataError
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class TaskFiles(HubOrFolder):
             for line, row in enumerate(lines, 1):
                 yield f"{self.dataset}, {name}, line {line}", row
         except (OSError, ValueError, RuntimeError) as error:
-            raise CorpusError(
+            raise DataError(
                 f"{place} can't be read: {error}. Without the hub, give a local folder in the same "
                 "format."
             ) from error

@@ -23,7 +23,7 @@ from fope_lab.data.corpora.base import split_exactly, split_items, split_text
 from fope_lab.data.corpora.hub import PRESETS, Dataset
 from fope_lab.data.corpora.local import Files
 from fope_lab.data.corpora.registry import corpus_json_schema, corpus_names, parse_corpus
-from fope_lab.data.problems import CorpusError
+from fope_lab.data.problems import DataError
 
 
 def rows_of(count: int) -> list[dict[str, str]]:
@@ -73,7 +73,7 @@ def test_presets_are_pinned_and_take_options() -> None:
 
 
 def test_a_hub_dataset_needs_a_revision() -> None:
-    with pytest.raises(CorpusError, match=r"corpus\.revision: is missing: pin some/text to a com"):
+    with pytest.raises(DataError, match=r"corpus\.revision: is missing: pin some/text to a com"):
         parse({"dataset": "some/text"})
     corpus = parse({"dataset": "some/text", "revision": "1" * 40, "limit": 5})
     assert corpus.identity() == {
@@ -102,12 +102,12 @@ def test_a_hub_dataset_needs_a_revision() -> None:
     ],
 )
 def test_a_wrong_description_says_where_and_what(value: Any, message: str) -> None:
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         parse(value)
 
 
 def test_all_problems_are_told_at_once() -> None:
-    with pytest.raises(CorpusError) as caught:
+    with pytest.raises(DataError) as caught:
         parse({"type": "dataset", "limit": -1, "colum": "x"})
     assert {problem.path for problem in caught.value.problems} == {
         ("corpus", "limit"),
@@ -130,7 +130,7 @@ def test_globs_start_from_the_sweep_file_and_then_from_the_current_directory(
     assert parse({"files": "two.txt"}, beside).files == (str(current / "two.txt"),)
     both = parse({"files": ["two.txt", "t*.txt", "deep/one.txt"]}, beside)
     assert both.files == (str(beside / "deep/one.txt"), str(current / "two.txt"))
-    with pytest.raises(CorpusError, match=r"files\[1\]: no file matches 'x\*' in .*beside nor in "):
+    with pytest.raises(DataError, match=r"files\[1\]: no file matches 'x\*' in .*beside nor in "):
         parse({"files": ["two.txt", "x*"]}, beside)
 
 
@@ -168,7 +168,7 @@ def test_an_exact_cut_is_after_nine_tenths_and_part_of_the_identity(tmp_path: Pa
     assert corpora[0].identity().keys() == {"type", "documents", "sha256"}  # as in old keys
     assert corpora[1].identity() == {**corpora[0].identity(), "cut": "exact"}
     assert parse({"files": "a.txt", "cut": "paragraph"}, tmp_path) == corpora[0]
-    with pytest.raises(CorpusError, match="cut: found 'middle'"):
+    with pytest.raises(DataError, match="cut: found 'middle'"):
         parse({"files": "a.txt", "cut": "middle"}, tmp_path)
 
 
@@ -181,7 +181,7 @@ def test_an_exact_cut_loses_no_character(text: str) -> None:
 
 def test_files_that_are_no_text_are_named(tmp_path: Path) -> None:
     (tmp_path / "image.txt").write_bytes(b"\xff\xd8\x00")
-    with pytest.raises(CorpusError, match=r"image\.txt is not UTF-8 text"):
+    with pytest.raises(DataError, match=r"image\.txt is not UTF-8 text"):
         list(parse({"files": "*.txt"}, tmp_path).documents("train"))
 
 
@@ -362,12 +362,12 @@ def test_a_local_dataset_is_its_content(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_dataset_that_does_not_fit_is_one_clear_error(folder: Path) -> None:
-    with pytest.raises(CorpusError, match=r"no column 'txt' \(it has: answer, question, text\)"):
+    with pytest.raises(DataError, match=r"no column 'txt' \(it has: answer, question, text\)"):
         texts(parse({"dataset": str(folder), "column": "txt"}).documents("train"))
-    with pytest.raises(CorpusError, match=r"split test, .* can't be loaded"):
+    with pytest.raises(DataError, match=r"split test, .* can't be loaded"):
         texts(parse({"dataset": str(folder), "split": "test"}).documents("train"))
     (folder / "train.jsonl").write_text('{"text": 3}\n')
-    with pytest.raises(CorpusError, match="column 'text' holds 3, needs text"):
+    with pytest.raises(DataError, match="column 'text' holds 3, needs text"):
         texts(parse({"dataset": str(folder)}).documents("train"))
 
 
@@ -376,7 +376,7 @@ def test_a_hub_name_is_never_a_folder_by_accident(
 ) -> None:
     monkeypatch.chdir(folder.parent)
     corpus = parse({"dataset": "dataset", "revision": "1" * 40})
-    with pytest.raises(CorpusError, match="is a name on the hub"):
+    with pytest.raises(DataError, match="is a name on the hub"):
         texts(corpus.documents("train"))
 
 

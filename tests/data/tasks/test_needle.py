@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.haystack import HeldOutText
-from fope_lab.data.tasks.passkey import build_trial, needle_depths, needle_form, needle_trials
+from fope_lab.data.tasks.passkey import PromptForm, build_trial, needle_depths, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
 BYTE = ByteTokenizer()
@@ -23,6 +23,10 @@ TEXT = np.array([ord("A") + i % 26 for i in range(3000)])
 
 STATEMENT = re.compile(r"\nThe pass key is (\d{5})\. Remember it\. \1 is the pass key\.\n")
 QUESTION = re.compile(r"\nWhat is the pass key\? The pass key is (\d{5})$")
+
+
+def needle_form(form: str, tokenizer: Any, text: Any | None = None) -> PromptForm:
+    return prompt_form(form, tokenizer, text=text)
 
 
 def read(text: str) -> tuple[str, str, str, str]:
@@ -68,7 +72,10 @@ def test_a_symbolic_prompt_has_one_needle_at_the_depth_asked(
 
 @pytest.mark.parametrize("form", ["english", "symbolic"])
 def test_depths_move_the_needle_and_nothing_else(form: str) -> None:
-    [start, middle, end] = needle_trials(needle_form(form, BYTE), 400, needle_depths(3), 5)
+    prompts = needle_form(form, BYTE)
+    [start, middle, end] = [
+        [prompts.trial(400, trial, depth) for trial in range(5)] for depth in needle_depths(3)
+    ]
     for cells in zip(start, middle, end, strict=True):
         assert [round(trial.depth, 2) for trial in cells] == [0.0, 0.5, 1.0]
         assert len({tuple(trial.answer_ids) for trial in cells}) == 1

@@ -1,4 +1,4 @@
-"""PosGen's sequences against the paper's formulas in plain loops, and their periods and splits."""
+"""PosGen's sequences against the paper's formulas in plain loops, and their splits."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fope_lab.data.mixture import TrainingData
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import TASKS, parse_data
 from fope_lab.data.rows import IGNORED
-from fope_lab.data.tasks.posgen import SequenceSet, Split, Subtask, generate, period, shuffled
-from fope_lab.data.tasks.posgen_task import PosGenTask
+from fope_lab.data.tasks.posgen import (
+    PosGenTask,
+    SequenceSet,
+    Split,
+    Subtask,
+    generate,
+    shuffled,
+)
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
 SUBTASKS = get_args(Subtask)
@@ -118,72 +124,13 @@ def test_there_is_no_such_task(sizes: dict[str, int], expected: str) -> None:
     with pytest.raises(DataError) as caught:
         generate("cot", 1, 9, **sizes)
     assert str(caught.value).startswith(expected)
-    with pytest.raises(DataError, match=expected):
-        period("cot", **{"modulus": 17, "j": 1, "k": 3} | sizes)
 
 
-def test_a_task_of_too_many_beginnings_has_sequences_but_neither_period_nor_splits() -> None:
+def test_a_task_of_too_many_beginnings_has_sequences_but_no_splits() -> None:
     row = generate("recursive", 1, 30, modulus=1000, j=9, k=9)[0].tolist()
     assert row == by_hand("recursive", row[:18], 30, 1000, 9, 9)
-    expected = r"modulus: found 17, which has 17\^1000000001 beginnings"
-    with pytest.raises(DataError, match=expected):
-        period("cot", 17, 1, 10**9)
-    with pytest.raises(DataError, match=expected):
+    with pytest.raises(DataError, match=r"modulus: found 17, which has 17\^1000000001 beginnings"):
         SequenceSet(subtask="cot", k=10**9)
-
-
-# Periods
-
-
-def walked(task: str, modulus: int, j: int, k: int) -> int:
-    """After how many tokens all sequences come back, by following each beginning."""
-    found = 1
-    for begun in product(range(modulus), repeat=j + k):
-        first = j if task == "cot" else 0
-        window = list(begun[first:])
-        sequence, length = list(begun), 0
-        while True:
-            sequence = by_hand(task, sequence, len(sequence) + 1, modulus, j, k)
-            length += 1
-            if sequence[first + length : first + length + len(window)] == window:
-                break
-        found = int(np.lcm(found, length))
-    return found
-
-
-@pytest.mark.parametrize("task", ["recursive", "cot"])
-@pytest.mark.parametrize(
-    ("modulus", "j", "k"), [(2, 1, 3), (3, 1, 2), (4, 1, 2), (6, 1, 1), (2, 2, 2), (3, 2, 1)]
-)
-def test_the_period_is_what_walking_finds(task: str, modulus: int, j: int, k: int) -> None:
-    assert period(task, modulus, j, k) == walked(task, modulus, j, k)
-
-
-@settings(deadline=None, max_examples=30)
-@given(
-    st.sampled_from(["recursive", "cot"]), st.integers(2, 19), st.integers(1, 2), st.integers(1, 3)
-)
-def test_every_sequence_repeats_after_the_period_and_not_all_before(
-    task: str, modulus: int, j: int, k: int
-) -> None:
-    found = period(task, modulus, j, k)
-    assert found is not None
-    assume(found < 6000)
-    x = generate(task, 60, j + k + 2 * found, modulus=modulus, j=j, k=k)[:, j * (task == "cot") :]
-    assert (x[:, found:] == x[:, :-found]).all()
-    for prime in range(2, found + 1):  # a shorter one would divide it
-        if found % prime == 0 and all(prime % i for i in range(2, prime)):
-            shorter = found // prime
-            assert modulus ** (j + k) < 200 or (x[:, shorter:] != x[:, :-shorter]).any()
-
-
-def test_the_periods_of_the_papers_tasks() -> None:
-    assert (
-        period("cot", 17, 1, 3) == 96
-    )  # so that half of the 192 tokens beyond 64 have come before
-    assert period("recursive", 17, 1, 3) == 4912
-    assert period("semi_recursive", 17, 1, 3) is None
-    assert period("recursive", 113, 1, 3) == 13_874
 
 
 def test_semi_recursive_sequences_do_not_repeat() -> None:

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizers.recipe import known_vocabulary, parse_tokenizer
+from fope_lab.data.tokenizers.recipe import TrainedTokenizer, known_vocabulary, parse_tokenizer
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
-from fope_lab.data.tokenizers.trained import TrainedTokenizer
 
 TEXT = "To be, or not to be:\nthat is the question.\n" * 4 + "ü!"  # the last tenth has two alone
 CHARACTERS = sorted(set(TEXT))

@@ -11,8 +11,12 @@ from transformers import AutoTokenizer
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import known_vocabulary, parse_tokenizer
-from fope_lab.data.tokenizers.symbols import SYMBOLS
-from fope_lab.data.tokenizers.tokenizer import SymbolTokenizer, load_tokenizer, tokenizer_identity
+from fope_lab.data.tokenizers.tokenizer import (
+    SYMBOLS,
+    SymbolTokenizer,
+    load_tokenizer,
+    tokenizer_identity,
+)
 from fope_lab.model.export.tokenizer import write_tokenizer
 
 SIZES = {"addition": 8, "bin_majority": 6, "majority": 30, "parity": 8, "unique_copy": 154}

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import (
+    TrainedTokenizer,
     known_vocabulary,
     may_write_chats,
     parse_tokenizer,
@@ -28,7 +29,6 @@ from fope_lab.data.tokenizers.tokenizer import (
     beside,
     load_tokenizer,
 )
-from fope_lab.data.tokenizers.trained import TrainedTokenizer
 from fope_lab.evaluation.perplexity.losses import text_bytes
 
 RECIPE = {"train": "bpe", "vocabulary": 500, "corpus": "python-docs"}

@@ -15,8 +15,8 @@ from transformers import AutoTokenizer, pipeline
 
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.tasks.passkey import build_trial
+from fope_lab.data.tokenizers.recipe import ByteLevelBPE
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, load_tokenizer
-from fope_lab.data.tokenizers.trained import ByteLevelBPE
 from fope_lab.model import Decoder, ModelConfig, save_model
 from fope_lab.model.export.folder import export
 from fope_lab.model.export.tokenizer import byte_characters
