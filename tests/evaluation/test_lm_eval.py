@@ -256,7 +256,10 @@ def test_data_that_can_not_be_loaded_is_one_error(folder: Path) -> None:
         LMEval, {"from": "m", "include_path": str(folder / "broken"), "tasks": ["choose"]}
     )
     stage = Store(folder / "store").folder("lm-eval", "broken")
-    with stage.begin("test", {}) as attempt, pytest.raises(DataError, match="choose can't .* JSON"):
+    with (
+        stage.begin("test", {}) as attempt,
+        pytest.raises(DataError, match=r"choose can.t .* JSON"),
+    ):
         run(spec, attempt.writer, {"from": folder / "model"})
 
 
