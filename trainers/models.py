@@ -28,7 +28,7 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Extend, Finetune, Pretrain, Select, SwapEmbedding, TrainingConfig
 from fope_lab.stages.internal import MEANS, SELECTED
 from fope_lab.stages.labels import label
-from fope_lab.stages.result import FORMAT, ResultRecord
+from fope_lab.stages.result import ResultRecord
 from fope_lab.stages.training import TRAINING_RECORD
 from fope_lab.store import RunWriter, StageFolder
 from fope_lab.store.checkpoint import MANIFEST
@@ -180,7 +180,7 @@ def _loss(checkpoint: Path, name: str) -> float:
     """What the stage that left a checkpoint measured as `name`."""
     folder = StageFolder.of_checkpoint(checkpoint)
     result = None if folder is None else folder.result()
-    if result is not None and result.get("format") == FORMAT:
+    if result is not None:
         for measured in ResultRecord.parse(result).metrics:
             if measured.name == name:
                 return measured.value

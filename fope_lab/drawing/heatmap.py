@@ -7,7 +7,6 @@ so that the same drawing works on light and dark pages. NaN leaves a gap.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,7 +49,7 @@ class Heatmap:
 
 
 def draw_heatmap(heatmap: Heatmap) -> Figure:
-    """Draw a heat map as a matplotlib figure in the placeholder colours of svg.py."""
+    """Draw a heat map as a matplotlib figure in the colours of svg.py."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -64,8 +63,11 @@ def draw_heatmap(heatmap: Heatmap) -> Figure:
         figure = Figure(figsize=(width / 72, height / 72), dpi=72)
         box = (LEFT / width, BOTTOM / height, body / width, tall * rows / height)
         draw_cells(figure.add_axes(box), heatmap, numbers=wide >= CELL_WIDTH)
-        key = ((LEFT + body + KEY_GAP) / width, box[1], KEY_WIDTH / width, box[3])
-        _draw_key(figure.add_axes(key), heatmap)
+        key = figure.add_axes(((LEFT + body + KEY_GAP) / width, box[1], KEY_WIDTH / width, box[3]))
+        _colour(key, (np.arange(KEY_STEPS)[:, None] + 0.5) / KEY_STEPS)
+        key.set(xlim=(0, 1), ylim=(0, KEY_STEPS), xticks=[])
+        key.set_yticks([0, KEY_STEPS], [f"{heatmap.low:g}", f"{heatmap.high:g}"])
+        key.yaxis.tick_right()
     return figure
 
 
@@ -74,11 +76,8 @@ def draw_cells(axes: Axes, heatmap: Heatmap, *, numbers: bool) -> None:
     rows, columns = heatmap.values.shape
     shares = np.clip((heatmap.values - heatmap.low) / (heatmap.high - heatmap.low or 1.0), 0, 1)
     _colour(axes, shares)
-    if numbers:
-        for (row, column), value in np.ndenumerate(heatmap.values):
-            if math.isnan(value):
-                continue
-            # On a weak colour, the text keeps the ink of the page.
+    for (row, column), value in np.ndenumerate(heatmap.values) if numbers else ():
+        if not math.isnan(value):
             axes.text(
                 column + 0.5,
                 row + 0.5,
@@ -86,21 +85,14 @@ def draw_cells(axes: Axes, heatmap: Heatmap, *, numbers: bool) -> None:
                 ha="center",
                 va="center",
                 fontsize=9,
-                color=None if shares[row, column] < 0.55 else PAPER,
+                color=None if shares[row, column] < 0.55 else PAPER,  # ink on a weak colour
             )
-    axes.set(xlim=(0, columns), ylim=(rows, 0))
-    _label(axes.xaxis, heatmap.x_ticks)
-    _label(axes.yaxis, heatmap.y_ticks)
-    axes.set(xlabel=heatmap.x_label, ylabel=heatmap.y_label)
+    axes.set(xlim=(0, columns), ylim=(rows, 0), xlabel=heatmap.x_label, ylabel=heatmap.y_label)
+    for axis, ticks in ((axes.xaxis, heatmap.x_ticks), (axes.yaxis, heatmap.y_ticks)):
+        shown = range(0, len(ticks), max(1, math.ceil(len(ticks) / FEWEST_LABELS)))
+        axis.set_ticks([place + 0.5 for place in shown], [ticks[place] for place in shown])
     if heatmap.title:
         axes.set_title(heatmap.title, fontsize=11, loc="left")
-    _frame(axes)
-
-
-def _frame(axes: Axes) -> None:
-    """Draw the frame in the colour of a grid, without the marks of ticks."""
-    axes.tick_params(length=0)
-    axes.spines[:].set_color(GRID)
 
 
 def _colour(axes: Axes, shares: NDArray[np.float64]) -> None:
@@ -130,19 +122,5 @@ def _colour(axes: Axes, shares: NDArray[np.float64]) -> None:
                 antialiased=False,  # avoids seams between neighbours
             )
         )
-
-
-def _draw_key(axes: Axes, heatmap: Heatmap) -> None:
-    """Draw the scale that maps colours to numbers."""
-    _colour(axes, (np.arange(KEY_STEPS)[:, None] + 0.5) / KEY_STEPS)
-    axes.set(xlim=(0, 1), ylim=(0, KEY_STEPS), xticks=[])
-    axes.set_yticks([0, KEY_STEPS], [f"{heatmap.low:g}", f"{heatmap.high:g}"])
-    axes.yaxis.tick_right()
-    _frame(axes)
-
-
-def _label(axis: object, ticks: Sequence[str]) -> None:
-    """Label an axis with as many of its ticks as fit."""
-    every = max(1, math.ceil(len(ticks) / FEWEST_LABELS))
-    places = range(0, len(ticks), every)
-    axis.set_ticks([place + 0.5 for place in places], [ticks[p] for p in places])  # type: ignore[attr-defined]
+    axes.tick_params(length=0)
+    axes.spines[:].set_color(GRID)

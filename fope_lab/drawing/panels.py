@@ -28,12 +28,8 @@ def panels(
     width: float = WIDTH,
     height: float = HEIGHT,
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Create a figure with a plot for each title, at most `columns` in a row, and yield it to be
-    drawn in the `with` block.
-
-    `width` and `height` are those of a single plot, in points. Drawings in the block have the
-    placeholder colours of svg.py.
-    """
+    """Yield a figure with a plot for each title, at most `columns` in a row, to be drawn in the
+    `with` block, in the colours of svg.py. `width` and `height` of a plot are in points."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -62,10 +58,8 @@ def open_frame(axes: Axes) -> None:
 def curve(
     axes: Axes, y: NDArray[Any], slot: int, label: str | None = None, x: ArrayLike | None = None
 ) -> None:
-    """Draw a thin curve of y (n,) in the colour and dash of a palette slot.
-
-    x (n,) is 0, 1, … by default. `legend` shows the label.
-    """
+    """Draw a thin curve of y (n,) over x (n,), 0, 1, … by default, in the colour and dash of a
+    palette slot. `legend` shows the label."""
     axes.plot(
         np.arange(len(y)) if x is None else x,
         y,
@@ -85,10 +79,8 @@ def cells(
     *,
     numbers: bool = False,
 ) -> None:
-    """Draw values (rows, columns) from 0 to `high` as coloured cells, counted from 0 on both axes.
-
-    With `numbers`, each cell has its value.
-    """
+    """Draw values (rows, columns) from 0 to `high` as coloured cells, counted from 0 on both axes;
+    with `numbers`, each has its value."""
     rows, columns = (tuple(map(str, range(size))) for size in values.shape)
     exact = np.asarray(values, np.float64)
     heatmap = Heatmap("", x_label, y_label, columns, rows, exact, high=high)

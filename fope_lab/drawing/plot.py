@@ -13,7 +13,9 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from fope_lab.drawing.palette import COLOURS, Look
 from fope_lab.drawing.panels import open_frame
@@ -29,6 +31,7 @@ TITLE_ROOM = MARK_ROOM = 18.0
 LABEL_GAP, CHARACTER, BOLD_CHARACTER = 14.0, 6.9, 7.4
 KEY_OFFSET, LABEL_OFFSET = 20.0, 28.0  # of a label's marker and text from the plotting area
 LONGEST_LABEL = 36
+_LEADER = {"arrowstyle": "-", "linewidth": 0.8, "alpha": 0.7, "shrinkA": 0, "shrinkB": 5}
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,9 @@ class Curve:
     rings: tuple[int, ...] = ()
 
     @property
-    def finite(self) -> list[float]:
-        """The finite values of the curve, which can be drawn."""
-        return [value for value in self.y if math.isfinite(value)]
+    def finite(self) -> list[tuple[float, float]]:
+        """The points that can be drawn."""
+        return [(x, y) for x, y in zip(self.x, self.y, strict=True) if math.isfinite(y)]
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,10 @@ class Panel:
 
 
 def draw_panel(panel: Panel) -> Figure:
-    """Draw a panel as a matplotlib figure in the placeholder colours of svg.py."""
+    """Draw a panel as a matplotlib figure in the colours of svg.py."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    ends = _ends(panel)
     right = LABEL_OFFSET + CHARACTER * max(panel.room, panel.label_length)
     breakable = re.sub(r",(?=\S)", ", ", panel.title)
     title = textwrap.wrap(breakable, int((WIDTH + right) / BOLD_CHARACTER))
@@ -92,11 +94,15 @@ def draw_panel(panel: Panel) -> Figure:
         box = (LEFT / width, BOTTOM / height, WIDTH / width, HEIGHT / height)
         axes = figure.add_axes(box)
         _scales(axes, panel)
-        _frame(axes, panel, title)
+        open_frame(axes)
+        axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
+        for i, line in enumerate(title, 1):
+            rise = HEIGHT + 8 + MARK_ROOM * len(panel.marks) + TITLE_ROOM * (len(title) - i)
+            axes.text(0, rise / HEIGHT, line, transform=axes.transAxes, fontweight="bold")
         _marks(axes, panel)
         for curve in panel.curves:
             _draw(axes, curve, points=panel.markers)
-        _labels(axes, ends)
+        _labels(axes, _ends(panel))
     return figure
 
 
@@ -107,22 +113,16 @@ def spread(targets: Sequence[float], gap: float, low: float, high: float) -> lis
     The positions are in [low, high] if they fit there; otherwise they start at `low`. Neighbours
     that are too close move as a block around their common centre (isotonic regression).
     """
-    order = sorted(range(len(targets)), key=lambda i: targets[i])
-    blocks: list[list[float]] = []  # [sum of shifted targets, count]
-    for rank, i in enumerate(order):
-        blocks.append([targets[i] - rank * gap, 1])
-        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
-            total, count = blocks.pop()
-            blocks[-1][0] += total
-            blocks[-1][1] += count
-    room = max(low, high - (len(order) - 1) * gap)
-    shifted = [
-        min(max(total / count, low), room) for total, count in blocks for _ in range(int(count))
-    ]
-    positions = [0.0] * len(order)
-    for rank, i in enumerate(order):
-        positions[i] = shifted[rank] + rank * gap
-    return positions
+    from scipy.optimize import isotonic_regression
+
+    if not targets:
+        return []
+    order = np.argsort(targets, kind="stable")
+    shifts = gap * np.arange(len(targets))
+    blocks = isotonic_regression(np.asarray(targets)[order] - shifts).x
+    positions = np.empty(len(targets))
+    positions[order] = np.clip(blocks, low, max(low, high - shifts[-1])) + shifts
+    return positions.tolist()
 
 
 def length_label(length: int) -> str:
@@ -130,8 +130,7 @@ def length_label(length: int) -> str:
     return f"{length // 1024}k" if length >= 10_000 and length % 1024 == 0 else str(length)
 
 
-@dataclass(frozen=True)
-class _End:
+class _End(NamedTuple):
     """The end of a label's curves, their label and look; both are None for the level of chance."""
 
     x: float
@@ -143,12 +142,10 @@ class _End:
 def _ends(panel: Panel) -> dict[str, _End]:
     """Return the ends of all curves by their labels."""
     points: dict[str, list[tuple[float, float]]] = {}
-    looks = {}
+    looks = {curve.label: curve.look for curve in panel.curves}
     for curve in panel.curves:
-        finite = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if math.isfinite(y)]
-        if finite:
+        if finite := curve.finite:
             points.setdefault(curve.label, []).append(finite[-1])
-            looks[curve.label] = curve.look
     short = {
         label: label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
         for label in points
@@ -156,16 +153,16 @@ def _ends(panel: Panel) -> dict[str, _End]:
     alike = Counter(short.values())
     ends = {}
     for label, last in points.items():
-        y = math.fsum(y for _, y in last) / len(last)
+        xs, ys = zip(*last, strict=True)
         name = short[label] if alike[short[label]] == 1 else label
-        ends[name] = _End(max(x for x, _ in last), y, looks[label], label)
+        ends[name] = _End(max(xs), math.fsum(ys) / len(ys), looks[label], label)
     if panel.level is not None:
         ends["chance"] = _End(math.inf, panel.level, None)
     return ends
 
 
 def _scales(axes: Axes, panel: Panel) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     named = panel.tick_labels or {length: length_label(length) for length in panel.ticks or ()}
     if named:
@@ -181,24 +178,14 @@ def _scales(axes: Axes, panel: Panel) -> None:
     if panel.log_y:
         axes.set_yscale("log")
         axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_locator(
-        LogLocator(subs=(1.0, 2.0, 5.0)) if panel.log_y else MaxNLocator(5)
-    )
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda y, _: f"{y:.12g}" if y < 1e6 else f"{y:.0e}")
-    )
+    locator = LogLocator(subs=(1.0, 2.0, 5.0)) if panel.log_y else MaxNLocator(5)
+    axes.yaxis.set_major_locator(locator)
+    axes.yaxis.set_major_formatter(lambda y, _: f"{y:.12g}" if y < 1e6 else f"{y:.0e}")
     axes.set_ylim(*panel.y_range)
 
 
-def _frame(axes: Axes, panel: Panel, title: Sequence[str]) -> None:
-    open_frame(axes)
-    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
-    for i, line in enumerate(title, 1):
-        rise = HEIGHT + 8 + MARK_ROOM * len(panel.marks) + TITLE_ROOM * (len(title) - i)
-        axes.text(0, rise / HEIGHT, line, transform=axes.transAxes, fontweight="bold")
-
-
 def _marks(axes: Axes, panel: Panel) -> None:
+    """Mark the trained lengths and the level of chance."""
     for i, length in enumerate(reversed(panel.marks)):
         axes.axvline(length, **DASHED, zorder=1)
         axes.text(
@@ -216,11 +203,13 @@ def _marks(axes: Axes, panel: Panel) -> None:
 
 def _draw(axes: Axes, curve: Curve, points: bool) -> None:
     """Draw a curve; with `points`, each measurement has a marker."""
-    colour = COLOURS[curve.look.colour][0]
+    of_curve: dict[str, Any] = {
+        "color": COLOURS[curve.look.colour][0],
+        "gid": series_id(curve.label),
+    }
     axes.plot(
         curve.x,
         curve.y,
-        color=colour,
         linestyle=curve.look.dash,
         linewidth=1.8 if points else 1.2,
         marker=curve.look.marker if points else None,
@@ -229,13 +218,12 @@ def _draw(axes: Axes, curve: Curve, points: bool) -> None:
         markeredgewidth=0.8,
         clip_on=not points,  # keeps markers at the edge whole
         zorder=3,
-        gid=series_id(curve.label),
+        **of_curve,
     )
     if curve.rings:
         axes.plot(
             [curve.x[i] for i in curve.rings],
             [curve.y[i] for i in curve.rings],
-            color=colour,
             linestyle="none",
             marker="o",
             markersize=13,
@@ -243,21 +231,10 @@ def _draw(axes: Axes, curve: Curve, points: bool) -> None:
             markeredgewidth=1.4,
             clip_on=False,
             zorder=4,
-            gid=series_id(curve.label),
+            **of_curve,
         )
     if any(map(math.isfinite, curve.low)):
-        axes.fill_between(
-            curve.x,
-            curve.low,
-            curve.high,
-            color=colour,
-            alpha=0.16,
-            linewidth=0,
-            gid=series_id(curve.label),
-        )
-
-
-_LEADER = {"arrowstyle": "-", "linewidth": 0.8, "alpha": 0.7, "shrinkA": 0, "shrinkB": 5}
+        axes.fill_between(curve.x, curve.low, curve.high, alpha=0.16, linewidth=0, **of_curve)
 
 
 def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
@@ -267,6 +244,7 @@ def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
     pixels = (axes.transData.transform((start, end.y)) for end in ends.values())
     heights = [float(to_axes.transform(pixel)[1]) * HEIGHT for pixel in pixels]
     positions = spread(heights, LABEL_GAP, 0.0, HEIGHT)
+    key = 1 + KEY_OFFSET / WIDTH
     for (label, end), position in zip(ends.items(), positions, strict=True):
         height = position / HEIGHT
         colour = COLOURS[end.look.colour][0] if end.look else MUTED
@@ -274,48 +252,34 @@ def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
         axes.annotate(
             "",
             xy=(min(end.x, edge), end.y),
-            xytext=(1 + KEY_OFFSET / WIDTH, height),
+            xytext=(key, height),
             textcoords="axes fraction",
             arrowprops=dict(_LEADER, color=colour, gid=gid),
             annotation_clip=False,
         )
+        on_axes: dict[str, Any] = {"transform": axes.transAxes, "gid": gid}
         if end.look:
-            axes.plot(
-                [1 + KEY_OFFSET / WIDTH],
-                [height],
-                transform=axes.transAxes,
-                color=colour,
-                marker=end.look.marker,
-                markersize=6,
-                clip_on=False,
-                gid=gid,
-            )
-        axes.text(
-            1 + LABEL_OFFSET / WIDTH, height, label, transform=axes.transAxes, va="center", gid=gid
-        )
+            look: dict[str, Any] = {"marker": end.look.marker, "markersize": 6, "clip_on": False}
+            axes.plot([key], [height], color=colour, **look, **on_axes)
+        axes.text(1 + LABEL_OFFSET / WIDTH, height, label, va="center", **on_axes)
 
 
 def points_json(figure: Figure, curves: Iterable[Curve]) -> str:
     """The points of the curves of a panel that `draw_panel` drew, as JSON.
 
-    A page shows their values under the pointer (fope_lab/report/render/report.js).
-
-    That is a list of {"label", "points": [[x, y, text], …]}, with x and y from the upper left
-    corner of the SVG in its own units, to a tenth. Points without a value or a text are left out.
+    A page shows their values under the pointer (fope_lab/report/render/report.js). It is a list of
+    {"label", "points": [[x, y, text], …]}, with x and y from the upper left corner of the SVG in
+    its own units, to a tenth. Points without a value are left out.
     """
     [axes] = figure.axes
     height = float(figure.bbox.height)
     drawn = []
     for curve in curves:
-        places = axes.transData.transform(list(zip(curve.x, curve.y, strict=True)))
-        drawn.append(
-            {
-                "label": curve.label,
-                "points": [
-                    [round(float(x), 1), round(height - float(y), 1), text]
-                    for (x, y), text in zip(places, curve.texts, strict=True)
-                    if math.isfinite(x) and math.isfinite(y)
-                ],
-            }
-        )
+        places = axes.transData.transform([*zip(curve.x, curve.y, strict=True)])
+        points = [
+            [round(float(x), 1), round(height - float(y), 1), text]
+            for (x, y), text in zip(places, curve.texts, strict=True)
+            if math.isfinite(x) and math.isfinite(y)
+        ]
+        drawn.append({"label": curve.label, "points": points})
     return json.dumps(drawn, ensure_ascii=False, separators=(",", ":"))

@@ -1,17 +1,14 @@
 """Convert a matplotlib figure to SVG with the page's colours, unique ids and a title, or to PDF.
 
-Figures are drawn in placeholder colours. In an SVG they become CSS variables, so that the same
-drawing works on light and dark pages; the page's style sheet sets the values of the variables. A
-PDF, which is for a paper, has the colours of a light page.
+Figures are drawn in the colours of a light page. In an SVG these become CSS variables, so that one
+drawing works on light and dark pages; the page's style sheet sets the variables.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.drawing.palette import COLOURS
@@ -19,8 +16,9 @@ from fope_lab.drawing.palette import COLOURS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-INK, MUTED, GRID, PAPER = "#010101", "#010102", "#010103", "#010104"  # placeholders
-_VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", PAPER: "--paper"} | {
+INK, MUTED, GRID, PAPER = "#1c2024", "#646d78", "#dfe3e8", "#ffffff"
+_NAMES = ("--ink", "--muted", "--grid", "--paper")
+_VARIABLES = dict(zip((INK, MUTED, GRID, PAPER), _NAMES, strict=True)) | {
     light: f"--series-{i}" for i, (light, _) in enumerate(COLOURS)
 }
 _SERIES = "series:"
@@ -30,16 +28,11 @@ _NUMERIC = ("x", "y", "x1", "y1", "x2", "y2", "width", "height", "transform", "d
 """The attributes that hold coordinates, in pixels of a page."""
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{2,}(?![\d.]*e)")
 
-ON_PAPER = {INK: "#000000", MUTED: "#5a626c", GRID: "#dfe3e8", PAPER: "#ffffff"}
-"""What a placeholder is in a PDF; the colours of curves are already those of a light page."""
-_COLOURED = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
-"""The properties of matplotlib's artists that hold a colour."""
-
 DASHED: dict[str, Any] = {"color": MUTED, "linewidth": 1, "linestyle": (0, (4, 3))}
 """The look of lines that mark a place, such as the trained length."""
 
 PLAIN = {
-    False: "--ink: #1c2024; --muted: #646d78; --grid: #dfe3e8; --paper: #ffffff;",
+    False: f"--ink: {INK}; --muted: {MUTED}; --grid: {GRID}; --paper: {PAPER};",
     True: "--ink: #e8ebee; --muted: #98a1ab; --grid: #333a42; --paper: #14171b;",
 }
 """The colours of a standalone file on light (False) and dark (True) pages."""
@@ -85,9 +78,8 @@ def inline_svg(
     with rc_context(STYLE):  # some settings take effect when a figure is created, others only here
         FigureCanvasSVG(figure).print_svg(buffer, metadata=metadata)
     root = ET.fromstring(buffer.getvalue())
-    for child in list(root):
-        if child.tag == f"{_SVG}metadata":
-            root.remove(child)
+    for child in root.findall(f"{_SVG}metadata"):
+        root.remove(child)
     referenced = set(re.findall(r'(?:url\(|href=")#([\w.-]+)', buffer.getvalue().decode()))
     for element in root.iter():
         _rewrite(element, name, referenced)
@@ -97,18 +89,16 @@ def inline_svg(
     _shorten(root)
     if points is not None:
         root.set("data-points", points)
-    _describe(root, name, title, description)
-    return _serialise(root)
-
-
-def _describe(root: ET.Element, name: str, title: str, description: str) -> None:
-    """Say what a drawing shows, to people who can't see it."""
     root.set("role", "img")
     root.set("aria-labelledby", f"{name}-title {name}-desc")
     for position, (tag, text) in enumerate((("title", title), ("desc", description))):
-        element = ET.Element(f"{_SVG}{tag}", {"id": f"{name}-{tag}"})
+        element = ET.Element(tag, {"id": f"{name}-{tag}"})
         element.text = text
         root.insert(position, element)
+    for element in root.iter():  # HTML parsers know neither prefixes nor self-closed elements
+        element.tag = element.tag.removeprefix(_SVG)
+    root.set("xmlns", _SVG[1:-1])
+    return ET.tostring(root, encoding="unicode", short_empty_elements=False)
 
 
 def standalone_svg(figure: Figure, title: str, description: str) -> str:
@@ -130,20 +120,17 @@ def style_variables(dark: bool) -> str:
 
 
 def _rewrite(element: ET.Element, name: str, referenced: set[str]) -> None:
-    """Prefix referenced ids with the figure's name, drop other ids but those of series, and insert
-    colour variables."""
-    identifier = element.attrib.pop("id", None)
-    if identifier is not None and identifier.startswith(_SERIES):
+    """Make ids unique by the figure's name, and colours variables; drop ids that nobody reads."""
+    identifier = element.attrib.pop("id", "")
+    if identifier.startswith(_SERIES):
         element.set("data-series", identifier.removeprefix(_SERIES))
     elif identifier in referenced:
         element.set("id", f"{name}-{identifier}")
     if _HREF in element.attrib:
         element.set("href", f"#{name}-{element.attrib.pop(_HREF)[1:]}")
-    for attribute, value in element.attrib.items():
-        if attribute == "clip-path":
-            element.set(attribute, value.replace("url(#", f"url(#{name}-"))
-    style = element.get("style")
-    if style is not None:
+    if clip := element.get("clip-path"):
+        element.set("clip-path", clip.replace("url(#", f"url(#{name}-"))
+    if style := element.get("style"):
         for colour, variable in _VARIABLES.items():
             style = style.replace(colour, f"var({variable})")
         element.set("style", without_family(style))
@@ -160,21 +147,13 @@ def without_family(style: str) -> str:
     return re.sub(r"font: (?:[a-z]+ )*([\d.]+px)[^;]*", r"font-size: \1", style)
 
 
-def _serialise(root: ET.Element) -> str:
-    """Return XML that HTML parsers read alike: without prefixes and self-closed elements."""
-    for element in root.iter():
-        element.tag = element.tag.removeprefix(_SVG)
-    root.set("xmlns", _SVG[1:-1])
-    return ET.tostring(root, encoding="unicode", short_empty_elements=False)
-
-
 def _shorten(element: ET.Element) -> None:
     """Round coordinates to tenths of a pixel, and leave out indentation, groups that say nothing,
     and paths that neither fill nor draw a line."""
     for name in _NUMERIC:
         if (value := element.get(name)) is not None:
-            short = _hundredths if name == "transform" else _tenths  # which may hold a scale
-            element.set(name, " ".join(_LONG_NUMBER.sub(short, value).split()))
+            rounded = _hundredths if name == "transform" else _tenths  # which may hold a scale
+            element.set(name, " ".join(_LONG_NUMBER.sub(rounded, value).split()))
     children = []
     for child in element:
         _shorten(child)
@@ -187,12 +166,12 @@ def _shorten(element: ET.Element) -> None:
     element[:] = children
 
 
-def _tenths(match: re.Match[str]) -> str:
-    return f"{round(float(match[0]), 1) + 0.0:g}"
+def _tenths(match: re.Match[str], digits: int = 1) -> str:
+    return f"{round(float(match[0]), digits) + 0.0:g}"
 
 
 def _hundredths(match: re.Match[str]) -> str:
-    return f"{round(float(match[0]), 2) + 0.0:g}"
+    return _tenths(match, 2)
 
 
 def pdf_page(figure: Figure, title: str) -> bytes:
@@ -203,34 +182,6 @@ def pdf_page(figure: Figure, title: str) -> bytes:
     buffer = io.BytesIO()
     metadata = {"Title": title, "CreationDate": None, "Creator": None, "Producer": None}
     # Type 42 embeds the font as it is; many venues refuse the default, type 3.
-    with rc_context({**STYLE, "pdf.fonttype": 42}), _on_paper(figure):
+    with rc_context({**STYLE, "pdf.fonttype": 42}):
         FigureCanvasPdf(figure).print_pdf(buffer, metadata=metadata)
     return buffer.getvalue()
-
-
-@contextlib.contextmanager
-def _on_paper(figure: Figure) -> Iterator[None]:
-    """Give a figure the colours of ON_PAPER, and its own back at the end."""
-    changed = [
-        (artist, name, colour)
-        for artist in figure.findobj()
-        for name in _COLOURED
-        if (get := getattr(artist, f"get_{name}", None)) and (colour := _placeholder(get()))
-    ]
-    for artist, name, colour in changed:
-        getattr(artist, f"set_{name}")(ON_PAPER[colour])
-    yield
-    for artist, name, colour in changed:
-        getattr(artist, f"set_{name}")(colour)
-
-
-def _placeholder(colour: Any) -> str | None:
-    """The placeholder that a colour is, in any of matplotlib's ways to hold one; else None."""
-    from matplotlib.colors import to_hex, to_rgba_array
-
-    try:
-        rows = to_rgba_array(colour)
-    except (ValueError, TypeError):  # "auto", "inherit", a mapping to colours
-        return None
-    found = {to_hex(row) for row in rows if row[3] == 1}
-    return next(iter(found)) if len(found) == 1 and found <= ON_PAPER.keys() else None

@@ -14,7 +14,7 @@ from fope_lab.provenance.checkout import Checkout
 from fope_lab.stages import Select
 from fope_lab.stages.internal import SELECTED
 from fope_lab.stages.labels import label
-from fope_lab.stages.result import FORMAT, ResultRecord
+from fope_lab.stages.result import DamagedResultError, ResultRecord
 from fope_lab.store import StageFolder, Store
 
 SETTINGS = ("tokens", "batch_tokens", "learning_rate", "schedule", "precision")
@@ -135,9 +135,13 @@ def _scores(folder: StageFolder, known: Sequence[KnownStage]) -> Iterator[Score]
             continue
         seen.add(stage.key)
         result = stage.folder.result()
-        if parents_of(stage.folder).get(MODEL) != folder.path.name or result is None:
+        if parents_of(stage.folder).get(MODEL) != folder.path.name:
             continue
-        for one in ResultRecord.parse(result).metrics if result.get("format") == FORMAT else ():
+        try:
+            measured = ResultRecord.parse(result).metrics
+        except DamagedResultError:  # or not finished
+            continue
+        for one in measured:
             yield Score(
                 metric=one.name, x=one.x, value=one.value, interval=one.interval, stage=stage.title
             )

@@ -6,9 +6,8 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import PurePath
 
 from fope_lab.provenance.checkout import Checkout, package_versions
 from fope_lab.report.claims.counted import judge_sweep, read_counted, seed_test_of
@@ -16,11 +15,7 @@ from fope_lab.report.claims.judge import StageSeconds, Verdict
 from fope_lab.report.claims.until_stopped import CountedSeeds, counted_seeds
 from fope_lab.report.compare.before_after import BeforeAfter, pair_before_after
 from fope_lab.report.compare.best import findings
-from fope_lab.report.compare.comparability import (
-    ComparabilityMarks,
-    comparability_marks,
-    read_histories,
-)
+from fope_lab.report.compare.comparability import mark_unequal, read_history
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.results.aggregate import Cell, build_cells
@@ -28,12 +23,10 @@ from fope_lab.report.results.analyses import AnalysisResult, read_analyses
 from fope_lab.report.results.axes import unique_endings
 from fope_lab.report.results.heatmaps import HeatmapGroup, group_heatmaps
 from fope_lab.report.results.layout import (
-    GroupKey,
     MetricGroup,
     group_metrics,
+    named_metrics,
     requested_groups,
-    requested_keys,
-    requested_trainings,
     stages_without_cells,
 )
 from fope_lab.report.results.settings import (
@@ -41,9 +34,9 @@ from fope_lab.report.results.settings import (
     SettingsGroup,
     collect_settings,
     group_over_settings,
-    own_settings_notes,
+    rate_notes,
 )
-from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.stage_results import StageResult, by_key
 from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.report.results.training import TrainingCurves, group_training_curves
 from fope_lab.statistics.t_test import SeedTest
@@ -89,8 +82,6 @@ class Report:
     summary: Summary
     settings: tuple[SettingsGroup, ...]
     without_results: Mapping[str, list[StageResult]]  # by section of the sweep file
-    marks: Mapping[GroupKey, ComparabilityMarks]
-    own_settings: Mapping[GroupKey, tuple[str, ...]]  # each at its best, or all at one rate
     table_settings: tuple[SettingGroup, ...]
     figure_settings: tuple[SettingGroup, ...]
     unequal: Mapping[str, tuple[str, ...]]  # stage's key → what its model differs in from others
@@ -118,15 +109,23 @@ def build_report(
     section, by_section = sweep.report, sweep.by_section
     results, test = read_counted(sweep, store), seed_test_of(sweep)
     stages, counted = results.stages, results.counted
+    known = by_key(stages)
     cells = build_cells(counted)
-    named = requested_keys([*(section.tables or ()), *(section.figures or ())], by_section)
-    groups = group_metrics(cells, counted, named)
-    histories = read_histories(stages)
-    marks = {group.key: comparability_marks(group, histories) for group in groups}
-    table_groups = requested_groups(groups, section.tables, by_section)
-    figure_groups = requested_groups(groups, section.figures, by_section)
+    tables, figures = (
+        named_metrics(texts, by_section) for texts in (section.tables, section.figures)
+    )
+    named = {(name, metric.name) for name, metric in [*(tables or ()), *(figures or ())]}
+    histories = {key: read_history(known, key) for key in known}
+    groups = [
+        replace(mark_unequal(group, histories), rates=rate_notes(group, known))
+        for group in group_metrics(cells, counted, named)
+    ]
+    table_groups, figure_groups = (
+        requested_groups(groups, tables),
+        requested_groups(groups, figures),
+    )
     over_settings = group_over_settings(cells, stages)
-    by_key = {result.stage.key: result for result in stages}
+    trainings = None if figures is None else {name for name, _ in figures}
     published = None if sweep.paper is None else load_published(sweep.paper)
     return Report(
         name=sweep.name,
@@ -139,25 +138,21 @@ def build_report(
         table_groups=table_groups,
         figure_groups=figure_groups,
         before_after=pair_before_after(table_groups, counted),
-        training_curves=group_training_curves(
-            requested_trainings(counted, section.figures, by_section)
-        ),
+        training_curves=group_training_curves(counted, trainings),
         heatmaps=group_heatmaps(counted),
         analyses=read_analyses(counted),
         summary=summarise(stages, findings(table_groups, test)),
         settings=collect_settings(stages),
         without_results=stages_without_cells(counted, cells),
-        marks=marks,
-        own_settings={group.key: own_settings_notes(group, by_key) for group in groups},
         table_settings=_of_groups(over_settings, table_groups),
         figure_settings=_of_groups(over_settings, figure_groups),
         unequal={
-            key: words
+            key: series.unequal
             for group in groups
             for series in group.series
-            if (words := marks[group.key].differences.get(series.key))
             for cell in series.cells.values()
             for key in cell.keys
+            if series.unequal
         },
         verdicts=judge_sweep(sweep, results, seconds),
         seed_rule=sweep.seed_rule,
@@ -186,24 +181,17 @@ def provenance(sweep: Sweep, store: Store) -> dict[str, str]:
     if checkout := Checkout.current():
         facts["commit"] = str(checkout)
     facts["machine"] = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPU cores"
-    return facts | _makers(sweep, store)
-
-
-def _makers(sweep: Sweep, store: Store) -> dict[str, str]:
     since = ChangesSince(store)
     stages = {stage.key: stage for stage in sweep.stages}
     commits: Counter[str] = Counter()
     changed: Counter[str] = Counter()
     for stage in sweep.stages:
-        folder = store.folder(stage.kind, stage.key)
-        makers = folder.makers()
+        makers = store.folder(stage.kind, stage.key).makers()
         commits.update({str(Checkout.recorded(made_by) or "not recorded") for made_by in makers})
         changed.update(since.of(stage, stages))
-    names = unique_endings({path: PurePath(path).parts for path in changed})
-    named = Counter({str(PurePath(*names[path])): count for path, count in changed.items()})
-    facts = {"stages made at commit": _counts(commits), "changed since": _counts(named)}
-    return {name: counts for name, counts in facts.items() if counts}
-
-
-def _counts(counted: Counter[str]) -> str:
-    return ", ".join(f"{name} ({count})" for name, count in counted.most_common())
+    names = unique_endings(changed, "/")
+    named = Counter({names[path]: count for path, count in changed.items()})
+    for name, counts in (("stages made at commit", commits), ("changed since", named)):
+        if counts:
+            facts[name] = ", ".join(f"{of} ({count})" for of, count in counts.most_common())
+    return facts

@@ -9,6 +9,7 @@ they are made from has changed, or if one of them is missing or damaged.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -16,7 +17,6 @@ import itertools
 import json
 import os
 import platform
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from fope_lab.atomic_files import read_json, sha256_file, write_atomic, write_js
 from fope_lab.config.problems import UserError, counted
 from fope_lab.provenance.package_code import package_digest
 from fope_lab.report.build import Report
-from fope_lab.report.render.figure import Drawing
+from fope_lab.report.render.curves import Drawing
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import render_json, report_json
@@ -79,9 +79,11 @@ def write_report(report: Report, folder: Path) -> WrittenReport:
 
     Files that were made from the same inputs are left as they are.
     """
-    made_from = fingerprint(report)
-    if _is_made_from(made_from, folder):
-        return WrittenReport(folder / REPORT_HTML, unchanged=True)
+    made_from, page = fingerprint(report), folder / REPORT_HTML
+    with contextlib.suppress(OSError):
+        digests = {name: sha256_file(folder / name) for name in REPORT_FILES}
+        if read_json(folder / INPUTS) == {"inputs": made_from, "files": digests}:
+            return WrittenReport(page, unchanged=True)
     earlier, lost = _keep_earlier(report, folder)
     contents = {
         REPORT_JSON: f"{render_json(report)}\n".encode(),
@@ -92,7 +94,7 @@ def write_report(report: Report, folder: Path) -> WrittenReport:
         write_atomic(folder / name, content)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     write_json(folder / INPUTS, {"inputs": made_from, "files": digests})
-    return WrittenReport(folder / REPORT_HTML, earlier, lost)
+    return WrittenReport(page, earlier, lost)
 
 
 def fingerprint(report: Report) -> str:
@@ -129,18 +131,6 @@ def _code_digest() -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _is_made_from(made_from: str, folder: Path) -> bool:
-    """Whether a folder has a whole report with this fingerprint; every byte of it is read."""
-    record = read_json(folder / INPUTS)
-    if not isinstance(record, dict) or record.get("inputs") != made_from:
-        return False
-    try:
-        digests = {name: sha256_file(folder / name) for name in REPORT_FILES}
-    except OSError:
-        return False
-    return record.get("files") == digests
-
-
 def write_figures(report: Report, folder: Path) -> list[Path]:
     """Write every figure's panels into `folder` as SVG and as PDF; returns the files.
 
@@ -165,14 +155,14 @@ def named_panels(report: Report) -> dict[str, Drawing]:
 
     A file is named after its figure; files that would have the same name are numbered.
     """
-    panels = [(figure.title, panel) for figure in draw_figures(report) for panel in figure.panels]
-    names = [label_of(title)[:LONGEST_NAME] for title, _ in panels]
-    numbers: Counter[str] = Counter()
-    found = {}
-    for name, (_, panel) in zip(names, panels, strict=True):
-        numbers[name] += 1
-        found[name if names.count(name) == 1 else f"{name}-{numbers[name]}"] = panel
-    return found
+    panels: dict[str, list[Drawing]] = {}
+    for figure in draw_figures(report):
+        panels.setdefault(label_of(figure.title)[:LONGEST_NAME], []).extend(figure.panels)
+    return {
+        name if len(of) == 1 else f"{name}-{i}": panel
+        for name, of in panels.items()
+        for i, panel in enumerate(of, 1)
+    }
 
 
 def _keep_earlier(report: Report, folder: Path) -> tuple[Path | None, int]:
@@ -185,9 +175,10 @@ def _keep_earlier(report: Report, folder: Path) -> tuple[Path | None, int]:
     lost = _finished(before) - {one.stage.key for one in report.stages if one.state.is_done}
     if not lost:
         return None, 0
-    kept = (path for path in folder.glob(f"{EARLIER}*") if _is_same(_content(path), before))
-    if known := next(kept, None):
-        return known, len(lost)
+    for path in folder.glob(f"{EARLIER}*"):
+        kept = _content(path)
+        if _finished(kept) == _finished(before) and kept.get("cells") == before.get("cells"):
+            return path, len(lost)
     time = str(before.get("generated"))[:19].replace(":", "-").replace("/", "-")
     names = (f"{EARLIER}{time}{f'-{n}' if n else ''}" for n in itertools.count())
     earlier = next(folder / name for name in names if not (folder / name).exists())
@@ -196,11 +187,6 @@ def _keep_earlier(report: Report, folder: Path) -> tuple[Path | None, int]:
         if (folder / name).exists():
             os.link(folder / name, earlier / name)  # what replaces the file leaves the link alone
     return earlier, len(lost)
-
-
-def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two reports have the same finished stages with the same numbers."""
-    return _finished(one) == _finished(other) and one.get("cells") == other.get("cells")
 
 
 def _content(folder: Path) -> Mapping[str, Any]:

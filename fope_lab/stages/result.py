@@ -20,10 +20,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from fope_lab.config.problems import UserError
+
 FORMAT = 2
 MetricPoint = tuple[str, int | None]
 """A metric's name and the point of its curve, None for a single number."""
 Z_95 = 1.9599639845400536  # 97.5 % of a normal distribution are below; no import for one number
+
+
+class DamagedResultError(UserError):
+    """A result.json has another shape than every stage writes; the message says where."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +63,13 @@ class Measurement:
         return values if self.stderr is None else {**values, f"{self.name}_stderr": self.stderr}
 
     @classmethod
-    def parse(cls, content: Mapping[str, Any]) -> Self:
+    def parse(cls, content: Any) -> Self:
         """The measurement that `dataclasses.asdict` and JSON made `content` of."""
-        ci95 = content["ci95"]
-        return cls(**{**content, "ci95": None if ci95 is None else (ci95[0], ci95[1])})
+        fields = _shaped(content, _MEASUREMENT, "a metric")
+        ci95 = fields["ci95"]
+        if ci95 is not None and [isinstance(end, _NUMBER) for end in ci95] != [True, True]:
+            raise DamagedResultError(f"the ci95 of {fields['name']} is {ci95!r}")
+        return cls(**{**fields, "ci95": None if ci95 is None else tuple(ci95)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,74 +94,58 @@ class ResultRecord:
         }
 
     @classmethod
-    def parse(cls, content: Mapping[str, Any]) -> Self:
-        """The record that `as_json` made `content` of; what is missing is empty."""
-        maps = content.get("heatmaps")
+    def parse(cls, content: Any) -> Self:
+        """The record that `as_json` made `content` of.
+
+        Raises DamagedResultError if a field is missing or of another type.
+        """
+        fields = _shaped(content, _RECORD, "it")
+        if fields["format"] != FORMAT:
+            raise DamagedResultError(f"its format is {fields['format']}, and must be {FORMAT}")
+        _shaped(numbers := fields["numbers"], dict.fromkeys(numbers, _NUMBER), "numbers")
         return cls(
-            metrics=tuple(Measurement.parse(metric) for metric in content.get("metrics", ())),
-            numbers=content.get("numbers", {}),
-            recorded=content.get("recorded", {}),
-            heatmaps=tuple(m for m in maps if isinstance(m, Mapping))
-            if isinstance(maps, list)
-            else (),
-            details=content.get("details", {}),
+            metrics=tuple(map(Measurement.parse, fields["metrics"])),
+            numbers=numbers,
+            recorded=fields["recorded"],
+            heatmaps=tuple(_shaped(one, _HEATMAP, "a heat map") for one in fields["heatmaps"]),
+            details=fields["details"],
         )
 
 
-_NUMBER = {"type": ["number", "null"]}
-_COUNT = {"type": ["integer", "null"]}
+_NUMBER = (int, float)
+_MAYBE = (int, float, type(None))
+_LIST = (list, tuple)
+_MEASUREMENT: Mapping[str, tuple[type, ...]] = {
+    "name": (str,),
+    "value": _NUMBER,
+    "x": (int, type(None)),
+    "stderr": _MAYBE,
+    "ci95": (*_LIST, type(None)),
+    "n": (int, type(None)),
+    "chance": _MAYBE,
+}
+_RECORD: Mapping[str, tuple[type, ...]] = {
+    "format": (int,),
+    "metrics": _LIST,
+    "numbers": (dict,),
+    "recorded": (dict,),
+    "heatmaps": _LIST,
+    "details": (dict,),
+}
+_HEATMAP: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("title", "metric", "x_label", "y_label"), (str,)),
+    **dict.fromkeys(("x", "y", "values"), _LIST),
+    **dict.fromkeys(("low", "high"), _NUMBER),
+}
 
 
-def _closed(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-RESULT_SCHEMA: dict[str, Any] = _closed(
-    {
-        "format": {"const": FORMAT},
-        "metrics": {
-            "type": "array",
-            "items": _closed(
-                {
-                    "name": {"type": "string"},
-                    "value": {"type": "number"},
-                    "x": _COUNT,
-                    "stderr": _NUMBER,
-                    "ci95": {
-                        "type": ["array", "null"],
-                        "items": {"type": "number"},
-                        "minItems": 2,
-                        "maxItems": 2,
-                    },
-                    "n": _COUNT,
-                    "chance": _NUMBER,
-                }
-            ),
-        },
-        "numbers": {"type": "object", "additionalProperties": {"type": "number"}},
-        "recorded": {"type": "object"},
-        "heatmaps": {
-            "type": "array",
-            "items": _closed(
-                {
-                    "title": {"type": "string"},
-                    "metric": {"type": "string"},
-                    "x_label": {"type": "string"},
-                    "y_label": {"type": "string"},
-                    "x": {"type": "array"},
-                    "y": {"type": "array"},
-                    "values": {"type": "array", "items": {"type": "array", "items": _NUMBER}},
-                    "low": {"type": "number"},
-                    "high": {"type": "number"},
-                }
-            ),
-        },
-        "details": {"type": "object"},
-    }
-)
-"""The JSON Schema of a result.json."""
+def _shaped(content: Any, shape: Mapping[str, tuple[type, ...]], what: str) -> dict[str, Any]:
+    """`content` if it has the fields of `shape` with their types, and no others."""
+    if not isinstance(content, dict):
+        raise DamagedResultError(f"{what} is not a mapping")
+    for name in [*shape, *content]:
+        if name not in content:
+            raise DamagedResultError(f"{what} has no {name}")
+        if not isinstance(content[name], shape.get(name, ())):
+            raise DamagedResultError(f"{what} has {name}: {str(content[name])[:60]!r}")
+    return content

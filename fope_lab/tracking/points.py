@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fope_lab.stages.metric import LENGTH, WORDS
-from fope_lab.stages.result import FORMAT, Measurement, ResultRecord
+from fope_lab.stages.result import DamagedResultError, Measurement, ResultRecord
 from fope_lab.store import Row
 from fope_lab.tracking.stage_run import TAG_LENGTH, valid_name
 
@@ -63,12 +63,14 @@ def result_rows(content: Mapping[str, Any], rows: Sequence[Row], timestamp: int)
     number has the step at which the rows have its name last, otherwise 0. The result of a stage
     that measures nothing has none.
     """
-    if content.get("format") != FORMAT:
+    try:
+        measured = ResultRecord.parse(content).metrics
+    except DamagedResultError:
         return []
     last_steps = {name: row.step for row in rows for name in row.values}
     present = {(name, row.step) for row in rows for name in row.values}
     by_step: dict[int, dict[str, float]] = {}
-    for measurement in ResultRecord.parse(content).metrics:
+    for measurement in measured:
         step = measurement.x
         if step is None:
             step = last_steps.get(measurement.name, 0)

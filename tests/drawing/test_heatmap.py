@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from fope_lab.drawing.heatmap import SHADES, Heatmap, draw_cells, draw_heatmap
 from fope_lab.drawing.palette import COLOURS
-from fope_lab.drawing.svg import PLAIN, STYLE, inline_svg, standalone_svg
+from fope_lab.drawing.svg import PAPER, PLAIN, STYLE, inline_svg, standalone_svg
 
 
 def heatmap(values: list[list[float]], **changes: object) -> Heatmap:
@@ -123,7 +123,7 @@ def test_numbers_can_be_read_on_every_colour(dark: bool) -> None:
     assert len(axes.texts) == len(values)
     for value, number in zip(values, axes.texts, strict=True):
         assert number.get_text() == f"{value:.2f}"
-        text = paper if str(number.get_color()).endswith("04") else ink
+        text = paper if number.get_color() == PAPER else ink
         mixed = [
             round(int(paper[i : i + 2], 16) * (1 - value) + int(full[i : i + 2], 16) * value)
             for i in (1, 3, 5)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jsonschema
-
-from fope_lab.stages.result import RESULT_SCHEMA
+from fope_lab.stages.result import ResultRecord
 
 TIMINGS = {
     "seconds",
@@ -22,5 +20,5 @@ TIMINGS = {
 def said(result: Mapping[str, Any] | None) -> dict[str, Any]:
     """The recorded values and the metrics of a result that has the shape of all results."""
     assert result is not None
-    jsonschema.validate(result, RESULT_SCHEMA)
+    ResultRecord.parse(result)
     return {**result["recorded"], **{one["name"]: one["value"] for one in result["metrics"]}}

@@ -12,15 +12,13 @@ independent.
 
 from __future__ import annotations
 
-import json
-import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from fope_lab.data.roles import MODEL
-from fope_lab.report.results.aggregate import Cell, json_value
+from fope_lab.report.results.aggregate import Cell, canonical
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.statistics.intervals import MeanEstimate, estimate_mean, welch_difference
@@ -50,21 +48,22 @@ def pair_before_after(
     """The pairs among groups of one metric in different sections, in the order of the sweep."""
     stages = {result.stage.key: result.stage for result in results}
     earlier = _earlier(stages)
-    sections = {group.key: group for group in groups}
-    measured = {(g.metric.name, key): s for g in groups for s in g.series for key in s.keys}
-    found: dict[tuple[str, str, str], list[tuple[Series, Series]]] = {}
+    by_key = {group.key: group for group in groups}
+    measured = {
+        (g.metric.name, key): (g, s) for g in groups for s in g.series for key in s.first.keys
+    }
+    found: dict[tuple[tuple[str, str], tuple[str, str]], list[tuple[Series, Series]]] = {}
     for group in groups:
-        name = group.metric.name
         for after in group.series:
-            keys = {earlier[key] for key in after.keys if key in earlier}
-            befores = {before.key: before for key in keys if (before := measured.get((name, key)))}
-            froms = {stages[key].section for key in keys}
-            if len(befores) == len(froms) == 1:  # all seeds come from one series
-                [before], [section] = befores.values(), froms
-                found.setdefault((section, group.section, name), []).append((before, after))
+            keys = {earlier[key] for key in after.first.keys if key in earlier}
+            befores = [measured.get((group.metric.name, key)) for key in keys]
+            known = {id(one[1]): one for one in befores if one is not None}
+            if len(known) == len({stages[key].section for key in keys}) == 1:  # one for all seeds
+                [(before_group, before)] = known.values()
+                found.setdefault((before_group.key, group.key), []).append((before, after))
     return tuple(
-        BeforeAfter(sections[before, metric], sections[after, metric], tuple(pairs))
-        for (before, after, metric), pairs in found.items()
+        BeforeAfter(by_key[before], by_key[after], tuple(pairs))
+        for (before, after), pairs in found.items()
         if before != after  # else both are in one table
     )
 
@@ -72,26 +71,17 @@ def pair_before_after(
 def _earlier(stages: Mapping[str, Stage]) -> dict[str, str]:
     """For each evaluation that has one, the evaluation of the model before, by their keys."""
     evaluations = [s for s in stages.values() if not s.spec.trains and _model(s) is not None]
-    known: dict[tuple[str, str], Stage] = {}
+    known: dict[tuple[str, str | None], str] = {}
     for stage in evaluations:
-        known.setdefault((_settings(stage), str(_model(stage))), stage)
+        known.setdefault((_settings(stage), _model(stage)), stage.key)
     found = {}
     for stage in evaluations:
-        settings = _settings(stage)
-        models = _models(stage, stages)
-        before = next((known[settings, m] for m in models if (settings, m) in known), None)
-        if before is not None:
-            found[stage.key] = before.key
+        settings, at = _settings(stage), _model(stage)
+        while at is not None and at in stages and stage.key not in found:
+            at = _model(stages[at])  # the models that this one comes from, the nearest first
+            if at is not None and (settings, at) in known:
+                found[stage.key] = known[settings, at]
     return found
-
-
-def _models(stage: Stage, stages: Mapping[str, Stage]) -> Iterator[str]:
-    """The models that the model of an evaluation comes from, the nearest first."""
-    at = _model(stage)
-    while at is not None and at in stages:
-        at = _model(stages[at])
-        if at is not None:
-            yield at
 
 
 def _model(stage: Stage) -> str | None:
@@ -103,7 +93,7 @@ def _settings(stage: Stage) -> str:
     """What two evaluations of a pair have in common: kind, settings, and what they read."""
     config = {name: v for name, v in stage.config.items() if name not in NOT_SETTINGS}
     texts = {role: key for role, key in stage.parents.items() if role != MODEL}
-    return json.dumps(json_value([stage.kind, config, texts]), sort_keys=True)
+    return canonical([stage.kind, config, texts])
 
 
 @dataclass(frozen=True)
@@ -122,26 +112,24 @@ class Difference:
 
 def difference_of(first: Cell, second: Cell) -> Difference | None:
     """Return the difference of two cells of one metric; None if one of them has no finite mean."""
-    values = [{v.seed: v.value for v in cell.values} for cell in (first, second)]
-    common = [seed for seed in values[0] if seed in values[1]]
-    samples = [list(of.values()) for of in values]
-    decided = True
-    if len(common) < 2 and all(len(sample) > 1 for sample in samples):
-        estimate, paired = welch_difference(*samples), False
-    elif common:
-        differences = [values[1][seed] - values[0][seed] for seed in common]
-        estimate, paired = estimate_mean(differences), True
+    befores, afters = ({v.seed: v.value for v in cell.values} for cell in (first, second))
+    differences = [afters[seed] - befores[seed] for seed in befores if seed in afters]
+    paired, decided = bool(differences), True
+    if len(differences) < 2 and min(len(befores), len(afters)) > 1:
+        paired = False
+        estimate = welch_difference([*befores.values()], [*afters.values()])
+    elif paired:
+        estimate = estimate_mean(differences)
         p = STUDENT_T.p(differences, 0.0, "greater")
         decided = p is not None and 2 * min(p, 1 - p) < ALPHA
-    elif all(samples):
-        estimate = _without_interval(statistics.fmean(samples[1]) - statistics.fmean(samples[0]))
-        paired = False
+    elif befores and afters:
+        after, before = (statistics.fmean(values.values()) for values in (afters, befores))
+        estimate = estimate_mean([after - before])
     else:
         return None
     if estimate.mean is None:
         return None
-    change = _change(estimate, first.metric.better) if decided else None
-    return Difference(estimate, paired, change)
+    return Difference(estimate, paired, _change(estimate, first.metric.better) if decided else None)
 
 
 def _change(estimate: MeanEstimate, better: str | None) -> Change | None:
@@ -151,7 +139,3 @@ def _change(estimate: MeanEstimate, better: str | None) -> Change | None:
     if better is None:
         return "other"
     return "better" if (estimate.ci95[0] > 0) == (better == "higher") else "worse"
-
-
-def _without_interval(difference: float) -> MeanEstimate:
-    return MeanEstimate(1, difference if math.isfinite(difference) else None, None)

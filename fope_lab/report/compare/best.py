@@ -8,7 +8,7 @@ ALPHA at most; of more, more rarely, since it must be better than all. One seed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.layout import MetricGroup, Series
@@ -43,8 +43,7 @@ def best_mean(cells: Sequence[Cell]) -> Cell | None:
     if not means or means[0][1].metric.better is None:
         return None
     choose = min if means[0][1].metric.better == "lower" else max
-    best = choose(mean for mean, _ in means)
-    return next(cell for mean, cell in means if mean == best)
+    return choose(means, key=lambda one: one[0])[1]
 
 
 def is_clearly_better(one: Cell, other: Cell, test: SeedTest) -> bool:
@@ -53,8 +52,8 @@ def is_clearly_better(one: Cell, other: Cell, test: SeedTest) -> bool:
     The test is two-sided: each side has half of ALPHA. Means that are written with the same digits
     are called equal.
     """
-    texts = [one.metric.format(cell.estimate.mean or 0.0) for cell in (one, other)]
-    if None not in (one.estimate.mean, other.estimate.mean) and texts[0] == texts[1]:
+    means = [cell.estimate.mean for cell in (one, other)]
+    if None not in means and len({one.metric.format(mean or 0.0) for mean in means}) == 1:
         return False
     values = {v.seed: v.value for v in other.values}
     differences = [v.value - values[v.seed] for v in one.values if v.seed in values]
@@ -62,49 +61,40 @@ def is_clearly_better(one: Cell, other: Cell, test: SeedTest) -> bool:
     return p is not None and 2 * p < ALPHA
 
 
-def findings(groups: Sequence[MetricGroup], test: SeedTest) -> tuple[str, ...]:
+def findings(groups: Sequence[MetricGroup], test: SeedTest) -> Iterator[str]:
     """For each panel of a curve: the best at the training length and at the longest length."""
-    return tuple(text for group in groups for text in _of_group(group, test))
-
-
-def _of_group(group: MetricGroup, test: SeedTest) -> list[str]:
-    if group.metric.axis != LENGTH or group.metric.better is None:
-        return []
-    found = []
-    for panel, members in group.panels.items():
+    for group in groups:
+        if group.metric.axis != LENGTH or group.metric.better is None:
+            continue
         xs = [x for x in group.xs if x is not None]
-        trained_lengths = {series.trained_length for series in members}
-        trained_length = trained_lengths.pop() if len(trained_lengths) == 1 else None
-        shown = [x for x in (trained_length, xs[-1]) if x in xs]
-        parts = [_at(group, members, x, trained_length, test) for x in dict.fromkeys(shown)]
-        if parts := [part for part in parts if part]:
-            name = f"{group.title}, {panel}" if panel else group.title
-            found.append(f"{name}: {'; '.join(parts)}.")
-    return found
+        for panel, members in group.panels.items():
+            lengths = {series.trained_length for series in members}
+            trained = lengths.pop() if len(lengths) == 1 else None
+            shown = dict.fromkeys(x for x in (trained, xs[-1]) if x in xs)
+            parts = filter(None, [_at(group, members, x, trained, test) for x in shown])
+            if text := "; ".join(parts):
+                yield f"{f'{group.title}, {panel}' if panel else group.title}: {text}."
 
 
 def _at(
-    group: MetricGroup,
-    members: Sequence[Series],
-    x: int,
-    trained_length: int | None,
-    test: SeedTest,
+    group: MetricGroup, members: Sequence[Series], x: int, trained: int | None, test: SeedTest
 ) -> str:
+    write = group.metric.format
     every = {series.label: series.cells[x] for series in members if x in series.cells}
     cells = {label: cell for label, cell in every.items() if cell.estimate.mean is not None}
     best = best_mean(list(cells.values()))
     if best is None or best.estimate.mean is None or len(cells) < 2:
         return ""
     where = f"at {x}"
-    if trained_length == x:
+    if trained == x:
         where += ", the training length"
-    elif trained_length:
-        where += f", {x / trained_length:g} × the training length"
-    text = group.metric.format(best.estimate.mean)
-    if all(group.metric.format(cell.estimate.mean or 0.0) == text for cell in cells.values()):
+    elif trained:
+        where += f", {x / trained:g} × the training length"
+    text = write(best.estimate.mean)
+    if all(write(cell.estimate.mean or 0.0) == text for cell in cells.values()):
         return f"{where}, all have {text}"
     name = next(label for label, cell in cells.items() if cell is best)
-    number = group.metric.format(best.estimate.mean, best.estimate.half_width)
+    number = write(best.estimate.mean, best.estimate.half_width)
     alike = [
         label
         for label, cell in cells.items()

@@ -21,7 +21,6 @@ from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import corpus_label, label, label_parts, stage_label
 from fope_lab.stages.metric import LENGTH
-from fope_lab.sweep.graph import Stage
 
 NOT_IN_SWEEP = "not part of this sweep"
 NO_RESULT_YET = "no result yet"
@@ -31,15 +30,12 @@ class CellMatcher:
     """Finds the cells that measure the numbers of one published table."""
 
     def __init__(
-        self,
-        published: PublishedTable,
-        cells: Sequence[Cell],
-        results: Mapping[str, StageResult],
+        self, published: PublishedTable, cells: Sequence[Cell], results: Mapping[str, StageResult]
     ) -> None:
         self._published, self._cells, self._results = published, cells, results
         declared = (metric for r in results.values() for metric in r.stage.spec.metrics())
         self._metrics = {metric.name for metric in (*declared, *(cell.metric for cell in cells))}
-        self._columns = {
+        self._columns = {  # of the table, by section
             section: sum(
                 any(cell.section == section and self._measures(cell, column) for cell in cells)
                 for column in published.all_columns
@@ -54,7 +50,7 @@ class CellMatcher:
         """
         wanted = {**row.where, **column.where}
         cells, reasons = [], []
-        for conditions in _conditions(wanted):
+        for conditions in _combinations(wanted):
             matches = self._matches(column, conditions)
             if len(matches) == 1:
                 cells += matches
@@ -62,7 +58,7 @@ class CellMatcher:
                 names = dict.fromkeys(stage_label(c.section, c.axes, None) for c in matches)
                 reasons.append(f"several rows of this sweep match: {'; '.join(names)}")
         if not cells and not reasons:
-            if self._waiting(wanted, column):
+            if self._may_come(wanted, column):
                 reasons.append(NO_RESULT_YET)
             elif column.metric not in self._metrics and self._has(row.where, self._results):
                 reasons.append(f"no stage of this sweep measures {column.metric}")
@@ -77,13 +73,14 @@ class CellMatcher:
         """
         ranked: list[tuple[tuple[int, ...], Cell]] = []
         for cell in self._cells:
-            if not self._measures(cell, column):
-                continue
-            stage = stage_of(cell, self._results)
-            wanted = {**conditions, **self._setting(cell.axes)}
-            closeness = closeness_to(stage, self._results, wanted)
-            if closeness is not None and reads_corpus(stage, column.corpus):
-                ranked.append(((self._columns[cell.section], *closeness), cell))
+            if self._measures(cell, column):
+                setting = self._published.setting.items()
+                on_axes = {
+                    name: s[0] for name, s in setting if any(_ends(p, name) for p in cell.axes)
+                }
+                closeness = self._closeness(cell.keys[0], {**conditions, **on_axes})
+                if closeness is not None and self._reads(cell.keys[0], column.corpus):
+                    ranked.append(((self._columns[cell.section], *closeness), cell))
         best = max((rank for rank, _ in ranked), default=None)
         return [cell for rank, cell in ranked if rank == best]
 
@@ -96,75 +93,72 @@ class CellMatcher:
             return cell.x == column.x
         return cell.x * published_length == column.x * our_length
 
-    def _setting(self, axes: Mapping[str, Any]) -> dict[str, str]:
-        setting = self._published.setting
-        return {name: labels[0] for name, labels in setting.items() if has_axis(axes, name)}
-
-    def _waiting(self, wanted: Mapping[str, Sequence[str]], column: PublishedColumn) -> bool:
+    def _may_come(self, wanted: Mapping[str, Sequence[str]], column: PublishedColumn) -> bool:
         """Whether a stage that is not done yet may measure the column.
 
         Once a stage is done, those like it have cells, and so has the column if it may come.
         """
-        if any(cell.metric.name == column.metric for cell in self._cells):
-            return False
-        waiting = {
-            key: result
+        waiting = (
+            key
             for key, result in self._results.items()
             if not result.state.is_done
-            and any(metric.name == column.metric for metric in result.stage.spec.metrics())
-            and reads_corpus(result.stage, column.corpus)
-        }
-        return self._has(wanted, waiting)
+            and column.metric in result.metrics
+            and self._reads(key, column.corpus)
+        )
+        known = any(cell.metric.name == column.metric for cell in self._cells)
+        return not known and self._has(wanted, waiting)
 
     def _has(self, wanted: Mapping[str, Sequence[str]], among: Iterable[str]) -> bool:
         """Whether a stage among those with these keys meets the conditions."""
         return any(
-            closeness_to(self._results[key].stage, self._results, conditions) is not None
-            for conditions in _conditions(wanted)
+            self._closeness(key, conditions) is not None
             for key in among
+            for conditions in _combinations(wanted)
         )
 
+    def _reads(self, key: str, corpus: str | None) -> bool:
+        """Whether a stage reads the corpus with this label; any stage does if it is None."""
+        corpora = self._results[key].stage.spec.corpora().values()
+        return corpus is None or corpus in map(corpus_label, corpora)
 
-def _conditions(wanted: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-    """A label for each name, in every combination."""
-    return (dict(zip(wanted, labels, strict=True)) for labels in product(*wanted.values()))
+    def _closeness(self, key: str, conditions: Mapping[str, str]) -> tuple[int, int] | None:
+        """How closely a stage meets conditions; the greatest is the closest. None if it fails one.
 
+        The first number says how many conditions it meets to the letter, the second is minus the
+        number of options that its labels have beside the required ones.
+        """
+        exact = further = 0
+        for name, wanted in conditions.items():
+            values = self._values(key, name)
+            if not values or not all(label_matches(wanted, value) for value in values):
+                return None
+            exact += all(wanted == value for value in values)
+            further += sum(len(label_parts(value)[1] - label_parts(wanted)[1]) for value in values)
+        return exact, -further
 
-def has_axis(axes: Mapping[str, Any], name: str) -> bool:
-    """Whether the path of an axis ends in the name."""
-    return any(_ends(path, name) for path in axes)
+    def _values(self, key: str, name: str) -> list[str]:
+        """The labels of the axes with a name; without such an axis, that of the nearest setting."""
+        stage = self._results[key].stage
+        on_axes = [label(value) for path, value in stage.axes.items() if _ends(path, name)]
+        if on_axes:
+            return on_axes
+        if name in ("embedding", "scale"):
+            return [value] if (value := getattr(stage, name)) is not None else []
+        for settings in self._settings(key):
+            if values := [label(value) for path, value in _flat(settings) if _ends(path, name)]:
+                return values
+        return []
 
-
-def closeness_to(
-    stage: Stage, results: Mapping[str, StageResult], conditions: Mapping[str, str]
-) -> tuple[int, int] | None:
-    """How closely a stage meets conditions; the greatest is the closest. None if it fails one.
-
-    The first number says how many conditions it meets to the letter, the second is minus the number
-    of options that its labels have beside the required ones.
-    """
-    exact = further = 0
-    for name, wanted in conditions.items():
-        values = values_of(stage, results, name)
-        if not values or not all(label_matches(wanted, value) for value in values):
-            return None
-        exact += all(wanted == value for value in values)
-        further += sum(len(label_parts(value)[1] - label_parts(wanted)[1]) for value in values)
-    return exact, -further
-
-
-def values_of(stage: Stage, results: Mapping[str, StageResult], name: str) -> list[str]:
-    """The labels of the axes with the name; without such an axis, that of the nearest setting."""
-    on_axes = [label(value) for path, value in stage.axes.items() if _ends(path, name)]
-    if on_axes:
-        return on_axes
-    if name in ("embedding", "scale"):
-        return [value] if (value := getattr(stage, name)) is not None else []
-    for settings in _settings(stage, results):
-        values = [label(value) for path, value in _flat(settings) if _ends(path, name)]
-        if values:
-            return values
-    return []
+    def _settings(self, key: str) -> Iterator[Mapping[str, Any]]:
+        """The settings of a stage and of the trainings before it, the nearest first, then the sizes
+        of its model."""
+        model = self._results[key].stage.model_spec
+        at: str | None = key
+        while at is not None and at in self._results:
+            yield self._results[at].stage.config
+            at = self._results[at].model_parent
+        if model is not None:
+            yield dataclasses.asdict(model.model)
 
 
 def label_matches(wanted: str, value: str) -> bool:
@@ -174,31 +168,13 @@ def label_matches(wanted: str, value: str) -> bool:
     return name == value_name and options <= value_options
 
 
-def reads_corpus(stage: Stage, wanted: str | None) -> bool:
-    """Whether a stage reads the corpus with this label; any stage does if `wanted` is None."""
-    return wanted is None or any(
-        corpus_label(corpus) == wanted for corpus in stage.spec.corpora().values()
-    )
-
-
-def stage_of(cell: Cell, results: Mapping[str, StageResult]) -> Stage:
-    """Return the first stage of a cell; its stages differ only in their seed."""
-    return results[cell.keys[0]].stage
+def _combinations(wanted: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """A label for each name, in every combination."""
+    return (dict(zip(wanted, labels, strict=True)) for labels in product(*wanted.values()))
 
 
 def _ends(path: str, name: str) -> bool:
     return f".{path}".replace(" ", "_").endswith(f".{name.replace(' ', '_')}")
-
-
-def _settings(stage: Stage, results: Mapping[str, StageResult]) -> Iterator[Mapping[str, Any]]:
-    """The settings of a stage and of the trainings before it, the nearest first, then its sizes."""
-    at: Stage | None = stage
-    while at is not None:
-        yield at.config
-        parent = results.get(results[at.key].model_parent or "")
-        at = parent.stage if parent is not None else None
-    if stage.model_spec is not None:
-        yield dataclasses.asdict(stage.model_spec.model)
 
 
 def _flat(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,15 +7,14 @@ without a cell in the sweep are listed with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fope_lab.report.compare.match_cells import CellMatcher, stage_of
+from fope_lab.report.compare.match_cells import CellMatcher
 from fope_lab.report.compare.published import PublishedTable
 from fope_lab.report.results.aggregate import Cell, CellKey
 from fope_lab.report.results.axes import shorten_labels
-from fope_lab.report.results.stage_results import StageResult
-from fope_lab.sweep.graph import Stage
+from fope_lab.report.results.stage_results import StageResult, by_key
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,8 @@ def compare_with_paper(
     published: PublishedTable, cells: Sequence[Cell], results: Sequence[StageResult]
 ) -> PaperComparison:
     """Find the cells that measure each published number."""
-    by_key = {result.stage.key: result for result in results}
-    matcher = CellMatcher(published, cells, by_key)
+    stages = by_key(results)
+    matcher = CellMatcher(published, cells, stages)
     numbers: list[ComparedNumber] = []
     reasons: dict[str, dict[str, str]] = {}
     taken: dict[CellKey, str] = {}
@@ -136,21 +135,15 @@ def compare_with_paper(
                 numbers.append(ComparedNumber(row.label, column.label, ours, value, shown, cell))
             if reason:
                 reasons.setdefault(row.label, {})[column.label] = reason
-    return PaperComparison(
-        published=published,
-        printed=printed,
-        numbers=tuple(numbers),
-        absent=tuple(_absent(reasons, published)),
-        models=_models(
-            [number.cell for number in numbers],
-            [stage_of(number.cell, by_key) for number in numbers],
-        ),
-    )
+    absent = tuple(_absent(reasons, published))
+    ours = _models([number.cell for number in numbers], stages)
+    return PaperComparison(published, printed, tuple(numbers), absent, ours)
 
 
-def _models(cells: Sequence[Cell], stages: Sequence[Stage]) -> str:
+def _models(cells: Sequence[Cell], results: Mapping[str, StageResult]) -> str:
     """A sentence on the size and the training length of our models; empty if neither is known."""
-    sizes = sorted({stage.cost.parameters.total for stage in stages if stage.cost.parameters})
+    known = (results[cell.keys[0]].stage.cost.parameters for cell in cells)
+    sizes = sorted({parameters.total for parameters in known if parameters})
     lengths = sorted({cell.trained_length for cell in cells if cell.trained_length})
     parts = []
     if sizes:
@@ -164,20 +157,16 @@ def _models(cells: Sequence[Cell], stages: Sequence[Stage]) -> str:
 def _absent(reasons: Mapping[str, Mapping[str, str]], published: PublishedTable) -> Iterator[str]:
     """The reasons, once for a row or a column if all of its numbers have the same reason."""
     columns = [column.label for column in published.all_columns]
-    whole = [row for row, by in reasons.items() if len(by) == len(columns) and _same(by.values())]
-    for row in whole:
-        yield f"{row}: {_same(reasons[row].values())}"
+    whole = [
+        row for row, by in reasons.items() if len(by) == len(columns) and len(set(by.values())) == 1
+    ]
+    yield from (f"{row}: {reasons[row][columns[0]]}" for row in whole)
     others = {row: by for row, by in reasons.items() if row not in whole}
     expected = len(published.rows) - len(whole)
     for column in columns:
         by_row = {row: by[column] for row, by in others.items() if column in by}
-        reason = _same(by_row.values())
-        if reason and len(by_row) == expected and expected > 1:
+        if len(by_row) == expected > 1 and len(set(by_row.values())) == 1:
+            [reason] = set(by_row.values())
             yield f"{column}, in all {'other ' if whole else ''}rows: {reason}"
         else:
             yield from (f"{row}, {column}: {why}" for row, why in by_row.items())
-
-
-def _same(reasons: Collection[str]) -> str | None:
-    """The reason that all have in common, or None."""
-    return next(iter(reasons)) if len(set(reasons)) == 1 else None

@@ -6,6 +6,6 @@
     latex.py      the tables and the claims
     json.py       everything, for programs
 
-`tables.py`, `figures.py` and `claims_view.py` prepare what several of them show. A renderer writes
+`tables.py`, `curves.py`, `figures.py` and `claims_view.py` prepare what several of them show. A renderer writes
 no file: `report/files.py` does.
 """

@@ -7,24 +7,26 @@ other on a narrow one. Every curve is labelled at its right end, outside the cur
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from fope_lab.drawing.palette import Look, assign_looks
-from fope_lab.drawing.plot import Curve, Panel, draw_panel
-from fope_lab.report.compare.comparability import ComparabilityMarks
-from fope_lab.report.render.figure import Drawing, Figure
-from fope_lab.report.render.table import cell_text, seed_notes
+from fope_lab.drawing.plot import Curve, Panel, draw_panel, points_json
+from fope_lab.drawing.svg import inline_svg, pdf_page, standalone_svg
+from fope_lab.report.render.tables import cell_text, seed_notes
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import shorten_labels
-from fope_lab.report.results.layout import GroupKey, MetricGroup, Series
+from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.settings import OPTIMISTIC, SettingGroup
 from fope_lab.report.results.training import TrainingCurves
 from fope_lab.stages.labels import label, split_label
 from fope_lab.stages.metric import LENGTH, Metric
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 MOST_MARKERS = 24
 """A curve with more points has no markers."""
@@ -35,21 +37,66 @@ BANDS = "Bands: 95 % interval over seeds (Student's t)."
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """A panel of a figure.
+
+    `draw` makes the matplotlib figure, in the colours of fope_lab/drawing/svg.py, each time that
+    the panel is needed: a page of 300 panels would not fit into memory otherwise. `name` is unique
+    within a page, and `words` say what the panel shows to people who can't see it. `curves` are
+    those whose values a page shows under the pointer.
+    """
+
+    draw: Callable[[], matplotlib.figure.Figure]
+    name: str
+    title: str
+    words: str
+    curves: tuple[Curve, ...] = ()
+
+    def inline(self) -> str:
+        """The panel as an <svg> element of a page."""
+        figure = self.draw()
+        points = points_json(figure, self.curves) if self.curves else None
+        return inline_svg(figure, self.name, self.title, self.words, points)
+
+    def svg(self) -> str:
+        """The panel as a file of its own, which follows the reader's light or dark mode."""
+        return standalone_svg(self.draw(), self.title, self.words)
+
+    def pdf(self) -> bytes:
+        """The panel as a PDF page of its size, in the colours of a light page."""
+        return pdf_page(self.draw(), self.title)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: its panels, and the notes below them.
+
+    The panels of a `natural` figure keep their own sizes; others fill the width of the page.
+    `numbers` are what was found, each with its name in words.
+    """
+
+    title: str
+    panels: tuple[Drawing, ...]
+    notes: tuple[str, ...]
+    natural: bool = False
+    numbers: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def drawings(self) -> tuple[str, ...]:
+        """Each panel as an <svg> element of a page."""
+        return tuple(panel.inline() for panel in self.panels)
+
+
+@dataclass(frozen=True)
 class Style:
     """The names and looks of all curves of a report, the same in every figure."""
 
     names: Mapping[str, str]  # label → the name at its curve
     looks: Mapping[str, Look]  # name → colour, marker and dash
 
-    @staticmethod
-    def of(labels: Iterable[str]) -> Style:
-        """Name and style the curves with these labels."""
-        names = shorten_labels(labels)
-        return Style(names, assign_looks(names.values()))
-
-    def look(self, of: str) -> Look:
-        """The look of the curve with a label."""
-        return self.looks[self.names[of]]
+    def curve(self, of: str, x: Sequence[float], y: Sequence[float], **more: Any) -> Curve:
+        """A curve with a label, in its look."""
+        return Curve(self.names[of], self.looks[self.names[of]], tuple(x), tuple(y), **more)
 
     def explain(self, labels: Iterable[str]) -> list[str]:
         """A note on the options that the names leave out; empty if they leave out none."""
@@ -57,29 +104,22 @@ class Style:
         for whole in labels:
             name = self.names[whole]
             shown = split_label(name)[1]
-            if options := ",".join(o for o in split_label(whole)[1] if o not in shown):
+            if options := ", ".join(o for o in split_label(whole)[1] if o not in shown):
                 by_options.setdefault(options, {})[name] = None
-        parts = [
-            f"{_listed(names)} {'have' if len(names) > 1 else 'has'} {options.replace(',', ', ')}"
-            for options, names in by_options.items()
-        ]
+        parts = []
+        for options, [*others, last] in by_options.items():
+            names = f"{', '.join(others)} and {last} have" if others else f"{last} has"
+            parts.append(f"{names} {options}")
         return [f"{'; '.join(parts)}."] if parts else []
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Names in a sentence: "nope, rope and fope"."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def draw_curves(
     groups: Sequence[MetricGroup],
     trainings: Sequence[TrainingCurves],
-    marks: Mapping[GroupKey, ComparabilityMarks],
     settings: Sequence[SettingGroup] = (),
 ) -> list[Figure]:
     """Draw all curves: those by context length or position, those over a setting of a training,
-    then the losses by training step.
+    then the losses by training step. What has no finite value is left out.
 
     The notes name the curves whose models differ in more than what is compared.
     """
@@ -87,106 +127,73 @@ def draw_curves(
     labels = [series.label for group in curves for series in group.series]
     labels += [curve.label for training in trainings for curve in training.curves]
     labels += [series.label for group in settings for series in group.series]
-    style = Style.of(labels)
-    figures = [
-        _draw_by_x(group, style, f"curves-{i}", marks[group.key].note)
-        for i, group in enumerate(curves)
-    ]
-    figures += [_draw_over_setting(one, style, f"setting-{i}") for i, one in enumerate(settings)]
-    figures += [_draw_training(t, style, f"training-{i}") for i, t in enumerate(trainings)]
+    names = shorten_labels(labels)
+    style = Style(names, assign_looks(names.values()))
+    figures = [_by_x(group, style, f"curves-{i}") for i, group in enumerate(curves)]
+    figures += [_over_setting(one, style, f"setting-{i}") for i, one in enumerate(settings)]
+    figures += [_along_training(t, style, f"training-{i}") for i, t in enumerate(trainings)]
     return [figure for figure in figures if figure is not None]
 
 
-def _draw_by_x(group: MetricGroup, style: Style, name: str, mark: str | None) -> Figure | None:
-    """The curves of a group over x; None if no value is finite.
-
-    `name` is unique within the page, and `mark` is the note on models that are not comparable.
-    """
-    metric = group.metric
-    panels = {
-        panel: [_curve(metric, series, style) for series in members]
-        for panel, members in group.panels.items()
-    }
-    drawn = [curve for curves in panels.values() for curve in curves]
-    frame = _frame(metric, metric.axis_label, drawn)
-    if frame is None:
-        return None
-    by_length = metric.axis == LENGTH
-    title = f"{group.title} by context length" if by_length else group.title
+def _by_x(group: MetricGroup, style: Style, name: str) -> Figure | None:
+    """The curves of a group over x."""
+    metric, by_length = group.metric, group.metric.axis == LENGTH
     xs = [x for x in group.xs if x is not None]
-    drawings = []
-    for panel, curves in panels.items():
-        lengths = sorted({s.trained_length for s in group.panels[panel] if s.trained_length})
-        drawings.append(
-            dataclasses.replace(
-                frame,
-                title=panel,
-                curves=tuple(curves),
-                ticks=tuple(xs) if by_length else None,
-                markers=len(xs) <= MOST_MARKERS,
-                marks=tuple(n for n in lengths if metric.in_tokens and xs[0] <= n <= xs[-1]),
-                level=group.chance,
-            )
-        )
-    notes = [*_notes(group, style, xs), *_cut_bands(metric, drawn, frame.y_range)]
-    return Figure(
-        title,
-        _drawings(drawings, name, title, lambda curve: _points_in_words(curve, metric)),
-        (*notes, mark) if mark else tuple(notes),
+    marks = {}
+    for panel, members in group.panels.items():
+        lengths = sorted({s.trained_length for s in members if s.trained_length})
+        marks[panel] = tuple(n for n in lengths if metric.in_tokens and xs[0] <= n <= xs[-1])
+    return _figure(
+        name,
+        f"{group.title} by context length" if by_length else group.title,
+        metric,
+        metric.axis_label,
+        {p: [_curve(metric, series, style) for series in of] for p, of in group.panels.items()},
+        _notes(group, style, xs),
+        group.unequal,
+        marks=marks,
+        ticks=tuple(xs) if by_length else None,
+        markers=len(xs) <= MOST_MARKERS,
+        level=group.chance,
     )
 
 
-def _draw_over_setting(group: SettingGroup, style: Style, name: str) -> Figure | None:
+def _over_setting(group: SettingGroup, style: Style, name: str) -> Figure | None:
     """The curves over a setting, each in the panel of its other settings, with rings around what
-    was chosen; None if no value is finite."""
-    panels: dict[str, list[Curve]] = {}
-    for series in group.series:
-        curve = _curve(group.metric, series, style, group.is_chosen)
-        panels.setdefault(series.panel, []).append(curve)
-    drawn = [curve for curves in panels.values() for curve in curves]
-    frame = _frame(group.metric, f"{group.name} of {group.trained}", drawn)
-    if frame is None:
-        return None
-    ticks = {value: label(value) for value in group.values}
-    drawings = [
-        dataclasses.replace(frame, title=panel, curves=tuple(curves), tick_labels=ticks)
-        for panel, curves in panels.items()
-    ]
+    was chosen."""
+    panels = {
+        panel: [_curve(group.metric, series, style, group.is_chosen) for series in members]
+        for panel, members in group.panels.items()
+    }
     notes = [BANDS] if any(cell.estimate.ci95 for cell in group.cells) else []
     notes += seed_notes(group.cells)
     notes += style.explain(series.label for series in group.series)
-    if any(curve.rings for curve in drawn):
-        notes.append(f"Rings: chosen, the least mean {group.rule} over the seeds. {OPTIMISTIC}")
-    return Figure(
-        group.title,
-        _drawings(drawings, name, group.title, lambda c: _points_in_words(c, group.metric)),
-        (*notes, *_cut_bands(group.metric, drawn, frame.y_range)),
-    )
+    if any(curve.rings for curves in panels.values() for curve in curves):
+        notes.append(f"Rings: chosen, the least mean {group.by} over the seeds. {OPTIMISTIC}")
+    ticks = {value: label(value) for value in group.values}
+    x_label = f"{group.name} of {group.trained}"
+    return _figure(name, group.title, group.metric, x_label, panels, notes, tick_labels=ticks)
 
 
-def _draw_training(training: TrainingCurves, style: Style, name: str) -> Figure | None:
-    """The curves of a training over its steps; None if no value is finite."""
+def _along_training(training: TrainingCurves, style: Style, name: str) -> Figure | None:
+    """The curves of a training over its steps."""
+    write = training.metric.format
     panels: dict[str, list[Curve]] = {}
     for curve in training.curves:
-        look = style.look(curve.label)
         at = zip(curve.steps, curve.values, strict=True)
-        texts = tuple(f"{training.metric.format(value)} at {step:.0f}" for step, value in at)
-        drawn = Curve(style.names[curve.label], look, curve.steps, curve.values, texts=texts)
+        texts = tuple(f"{write(value)} at {step:.0f}" for step, value in at)
+        drawn = style.curve(curve.label, curve.steps, curve.values, texts=texts)
         panels.setdefault(curve.panel, []).append(drawn)
-    every = [curve for curves in panels.values() for curve in curves]
-    frame = _frame(training.metric, "training step", every)
-    if frame is None:
-        return None
-    title = f"{training.title} along training"
-    drawings = [
-        dataclasses.replace(frame, title=panel, curves=tuple(curves), markers=False)
-        for panel, curves in panels.items()
-    ]
     explained = style.explain(curve.label for curve in training.curves)
-    return Figure(
-        title,
-        _drawings(drawings, name, title, lambda curve: _end_in_words(curve, training.metric)),
-        (*training.notes, *explained),
+    return _figure(
+        name,
+        f"{training.title} along training",
+        training.metric,
+        "training step",
+        panels,
+        [*training.notes, *explained],
+        in_words=_end_in_words,
+        markers=False,
     )
 
 
@@ -197,37 +204,24 @@ def _curve(
     is_chosen: Callable[[Cell], bool] = lambda cell: False,
 ) -> Curve:
     points = sorted((x, cell) for x, cell in series.cells.items() if x is not None)
-    means = [cell.estimate.mean for _, cell in points]
-    bands = [_band(cell) for _, cell in points]
-    return Curve(
-        label=style.names[series.label],
-        look=style.look(series.label),
-        x=tuple(x for x, _ in points),
-        y=tuple(math.nan if mean is None else mean for mean in means),
+    xs, cells = zip(*points, strict=True)
+    bands = [
+        # that over seeds; for one seed that of its evaluation, if it is known
+        cell.estimate.ci95 or (cell.single and cell.single.interval) or (math.nan, math.nan)
+        for cell in cells
+    ]
+    return style.curve(
+        series.label,
+        xs,
+        [math.nan if cell.estimate.mean is None else cell.estimate.mean for cell in cells],
         low=tuple(low for low, _ in bands),
         high=tuple(high for _, high in bands),
         texts=tuple(
             f"{cell_text(metric, cell)} at {label(x)}" + ", chosen" * is_chosen(cell)
             for x, cell in points
         ),
-        rings=tuple(i for i, (_, cell) in enumerate(points) if is_chosen(cell)),
+        rings=tuple(i for i, cell in enumerate(cells) if is_chosen(cell)),
     )
-
-
-def _band(cell: Cell) -> tuple[float, float]:
-    """The interval of a cell over seeds; for one seed that of its evaluation, if it is known."""
-    return cell.estimate.ci95 or (cell.single and cell.single.interval) or (math.nan, math.nan)
-
-
-def _points_in_words(curve: Curve, metric: Metric) -> str:
-    pairs = zip(curve.x, curve.y, strict=True)
-    points = [f"{metric.format(y)} at {label(x)}" for x, y in pairs if math.isfinite(y)]
-    chosen = "".join(f", chosen {label(curve.x[i])}" for i in curve.rings)
-    return f"{curve.label}: {', '.join(points) or 'no value'}{chosen}"
-
-
-def _end_in_words(curve: Curve, metric: Metric) -> str:
-    return f"{curve.label} ends at {metric.format(curve.finite[-1])}" if curve.finite else ""
 
 
 def _notes(group: MetricGroup, style: Style, xs: Sequence[int]) -> list[str]:
@@ -252,55 +246,73 @@ def _notes(group: MetricGroup, style: Style, xs: Sequence[int]) -> list[str]:
     return notes
 
 
-def _drawings(
-    panels: Sequence[Panel], name: str, title: str, in_words: Callable[[Curve], str]
-) -> tuple[Drawing, ...]:
-    """The drawings of the panels, all as wide as the widest, so that a page shows them in one size.
+def _points_in_words(curve: Curve, metric: Metric) -> str:
+    points = [f"{metric.format(y)} at {label(x)}" for x, y in curve.finite]
+    chosen = "".join(f", chosen {label(curve.x[i])}" for i in curve.rings)
+    return f"{curve.label}: {', '.join(points) or 'no value'}{chosen}"
 
-    `in_words` describes a curve to people who can't see it.
+
+def _end_in_words(curve: Curve, metric: Metric) -> str:
+    ends = curve.finite
+    return f"{curve.label} ends at {metric.format(ends[-1][1])}" if ends else ""
+
+
+def _figure(
+    name: str,
+    title: str,
+    metric: Metric,
+    x_label: str,
+    panels: Mapping[str, Sequence[Curve]],
+    notes: Sequence[str],
+    unequal: str | None = None,
+    *,
+    in_words: Callable[[Curve, Metric], str] = _points_in_words,
+    marks: Mapping[str, tuple[int, ...]] | None = None,
+    **look: Any,
+) -> Figure | None:
+    """A figure of curves by panel, all panels on one scale and of one size; None if no value is
+    finite. `in_words` describes a curve to people who can't see it, `marks` are lengths by panel,
+    and `look` has other fields of a Panel.
+
+    The range of y covers the means, with some room. Bands beyond it are cut.
     """
-    room = max(panel.label_length for panel in panels)
-    return tuple(
-        Drawing(
-            functools.partial(draw_panel, dataclasses.replace(panel, room=room)),
-            f"{name}-{i}",
-            f"{title}: {panel.title}" if panel.title else title,
-            "; ".join(filter(None, map(in_words, panel.curves))),
-            panel.curves,
-        )
-        for i, panel in enumerate(panels)
-    )
-
-
-def _frame(metric: Metric, x_label: str, curves: Iterable[Curve]) -> Panel | None:
-    """A panel without curves: its labels and the range of y; None if there is nothing to draw.
-
-    The range covers the means, with some room. Bands beyond it are cut.
-    """
-    values = [value for curve in curves for value in curve.finite]
+    every = [curve for curves in panels.values() for curve in curves]
+    values = [value for curve in every for _, value in curve.finite]
     if not values:
         return None
     low, high = min(values), max(values)
     log = not metric.is_fraction and low > 0 and high / low > LOG_RATIO
     if metric.is_fraction:
-        y_range = FRACTION_RANGE
+        low, high = FRACTION_RANGE
     elif log:
         room = (high / low) ** 0.06
-        y_range = low / room, high * room
+        low, high = low / room, high * room
     else:
         room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
-        y_range = low - room, high + room
+        low, high = low - room, high + room
     y_label = f"{metric.label} (log scale)" if log else metric.label
-    return Panel("", x_label, y_label, (), ticks=None, log_y=log, y_range=y_range)
+    look = {"ticks": None, "log_y": log, "y_range": (low, high), **look}
+    drawn = [
+        Panel(panel, x_label, y_label, tuple(curves), marks=(marks or {}).get(panel, ()), **look)
+        for panel, curves in panels.items()
+    ]
+    room = max(panel.label_length for panel in drawn)
+    drawings = tuple(
+        Drawing(
+            partial(draw_panel, replace(panel, room=room)),
+            f"{name}-{i}",
+            f"{title}: {panel.title}" if panel.title else title,
+            "; ".join(filter(None, (in_words(curve, metric) for curve in panel.curves))),
+            panel.curves,
+        )
+        for i, panel in enumerate(drawn)
+    )
+    cut = () if metric.is_fraction else _cut_bands(metric, every, low, high)
+    return Figure(title, drawings, (*notes, *cut, *filter(None, [unequal])))
 
 
-def _cut_bands(
-    metric: Metric, curves: Iterable[Curve], edges: tuple[float, float]
-) -> Iterator[str]:
+def _cut_bands(metric: Metric, curves: Iterable[Curve], low: float, high: float) -> Iterator[str]:
     """A note on the bands that are cut at the edges of the drawing."""
-    if metric.is_fraction:  # no fraction is beyond the edges, whatever the interval of its mean
-        return
-    low, high = edges
     beyond: dict[str, float] = {}
     for curve in curves:
         outside = [end for end in (*curve.low, *curve.high) if end < low or end > high]

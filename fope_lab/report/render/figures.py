@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from fope_lab.drawing.heatmap import Heatmap, draw_heatmap
 from fope_lab.report.build import Report
-from fope_lab.report.render.curves import draw_curves
-from fope_lab.report.render.figure import Drawing, Figure
+from fope_lab.report.render.curves import Drawing, Figure, draw_curves
 from fope_lab.report.results.analyses import AnalysisResult, DamagedError
 from fope_lab.report.results.heatmaps import HeatmapGroup, MeanHeatmap
-
-if TYPE_CHECKING:
-    import matplotlib.figure
 
 
 def draw_figures(report: Report) -> list[Figure]:
     """Draw the curves by context length, over a setting and by training step, the heat maps, and
     the analyses."""
     return [
-        *draw_curves(
-            report.figure_groups, report.training_curves, report.marks, report.figure_settings
-        ),
+        *draw_curves(report.figure_groups, report.training_curves, report.figure_settings),
         *draw_heatmaps(report.heatmaps),
         *draw_analyses(report.analyses),
     ]
@@ -32,40 +26,31 @@ def draw_figures(report: Report) -> list[Figure]:
 def draw_heatmaps(groups: Sequence[HeatmapGroup]) -> list[Figure]:
     """Draw a figure for each group."""
     titles = [group.title for group in groups]
-    return [
-        _heatmap_figure(group, f"heatmap-{i}", only=titles.count(group.title) == 1)
-        for i, group in enumerate(groups)
-    ]
-
-
-def _heatmap_figure(group: HeatmapGroup, name: str, *, only: bool) -> Figure:
-    named = group.section in group.metric and only
-    title = group.title if named else f"{group.title} ({group.section})"
-    scale = group.scale
-    drawings = []
-    for index, mean in enumerate(group.maps):
-        heatmap = Heatmap(
-            title=mean.label,
-            x_label=str(scale["x_label"]),
-            y_label=str(scale["y_label"]),
-            x_ticks=tuple(f"{x}" for x in scale["x"]),
-            y_ticks=tuple(f"{y:g}" if isinstance(y, float) else f"{y}" for y in scale["y"]),
-            values=mean.values,
-            low=float(scale["low"]),
-            high=float(scale["high"]),
-        )
-        drawings.append(
-            Drawing(
-                functools.partial(draw_heatmap, heatmap),
-                f"{name}-{index}",
-                f"{title}: {mean.label}",
-                _in_words(mean, scale),
+    figures = []
+    for i, group in enumerate(groups):
+        named = group.section in group.metric and titles.count(group.title) == 1
+        title = group.title if named else f"{group.title} ({group.section})"
+        scale = group.scale
+        drawings = []
+        for index, mean in enumerate(group.maps):
+            heatmap = Heatmap(
+                title=mean.label,
+                x_label=scale["x_label"],
+                y_label=scale["y_label"],
+                x_ticks=tuple(f"{x}" for x in scale["x"]),
+                y_ticks=tuple(f"{y:g}" if isinstance(y, float) else f"{y}" for y in scale["y"]),
+                values=mean.values,
+                low=float(scale["low"]),
+                high=float(scale["high"]),
             )
-        )
-    seeds = sorted({mean.seeds for mean in group.maps})
-    counted = " or ".join(map(str, seeds))
-    seeds_note = "One seed." if seeds == [1] else f"Means over {counted} seeds."
-    return Figure(title, tuple(drawings), (seeds_note, *group.notes), natural=True)
+            draw, words = partial(draw_heatmap, heatmap), _in_words(mean, scale)
+            name = f"heatmap-{i}-{index}"
+            drawings.append(Drawing(draw, name, f"{title}: {mean.label}", words))
+        seeds = sorted({mean.seeds for mean in group.maps})
+        counted = f"Means over {' or '.join(map(str, seeds))} seeds."
+        notes = ("One seed." if seeds == [1] else counted, *group.notes)
+        figures.append(Figure(title, tuple(drawings), notes, natural=True))
+    return figures
 
 
 def _in_words(mean: MeanHeatmap, scale: Mapping[str, Any]) -> str:
@@ -75,11 +60,6 @@ def _in_words(mean: MeanHeatmap, scale: Mapping[str, Any]) -> str:
         for y, row in zip(scale["y"], mean.values.tolist(), strict=True)
     ]
     return f"columns {', '.join(map(str, scale['x']))}; " + "; ".join(rows)
-
-
-def draw_analyses(results: Iterable[AnalysisResult]) -> list[Figure]:
-    """Draw a figure for each analysis; damaged arrays leave a note in place of the drawing."""
-    return [_analysis_figure(result, f"analysis-{i}") for i, result in enumerate(results)]
 
 
 def analysis_notes(result: AnalysisResult) -> tuple[str, ...]:
@@ -99,23 +79,18 @@ def shown_number(number: float) -> str:
     return f"−{text.removeprefix('-')}" if number < 0 else text
 
 
-def _analysis_figure(result: AnalysisResult, name: str) -> Figure:
-    notes, numbers = analysis_notes(result), analysis_numbers(result)
-    words = " ".join([*notes, *(f"{number}: {value}." for number, value in numbers)])
-    try:
-        drawn = _draw(result)  # now, since only drawing shows whether the arrays are whole
-    except DamagedError as error:
-        notes = (*notes, f"Not drawn: {error}.")
-        return Figure(result.title, (), notes, natural=True, numbers=numbers)
-    drawing = Drawing(lambda: drawn, name, result.title, words)
-    return Figure(result.title, (drawing,), notes, natural=True, numbers=numbers)
-
-
-def _draw(result: AnalysisResult) -> matplotlib.figure.Figure:
-    arrays = result.arrays()
-    try:
-        return result.analysis.draw(arrays)
-    except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise DamagedError(
-            f"{result.folder} has arrays that {result.analysis.name} can't be drawn from: {error!r}"
-        ) from error
+def draw_analyses(results: Iterable[AnalysisResult]) -> list[Figure]:
+    """Draw a figure for each analysis; damaged arrays leave a note in place of the drawing."""
+    figures = []
+    for i, result in enumerate(results):
+        notes, numbers = analysis_notes(result), analysis_numbers(result)
+        words = " ".join([*notes, *(f"{number}: {value}." for number, value in numbers)])
+        drawings: tuple[Drawing, ...] = ()
+        try:
+            drawn = result.draw()  # now, since only drawing shows whether the arrays are whole
+            draw = partial(lambda figure: figure, drawn)
+            drawings = (Drawing(draw, f"analysis-{i}", result.title, words),)
+        except DamagedError as error:
+            notes = (*notes, f"Not drawn: {error}.")
+        figures.append(Figure(result.title, drawings, notes, natural=True, numbers=numbers))
+    return figures

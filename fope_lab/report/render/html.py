@@ -29,41 +29,13 @@ from fope_lab.report.results.summary import speed_of
 from fope_lab.store.attempts import TimeTaken, over_attempts
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from markupsafe import Markup
 
 
 def render_html(report: Report) -> str:
     """Render the page; all text that comes from a sweep is escaped."""
-    from markupsafe import Markup
-
-    figures = [(figure, list(map(Markup, figure.drawings))) for figure in draw_figures(report)]
-    return (
-        page_environment()
-        .get_template("report.html.j2")
-        .render(
-            report=report,
-            style=page_style(),
-            script=Markup((files("fope_lab.report.render") / "report.js").read_text("utf-8")),
-            figures=figures,
-            tables=report_tables(report),
-            best=meaning(report.seed_test),
-            claims_by_basis=[*group_by_basis(report.verdicts)],
-            claim_tests=describe_tests(report.verdicts),
-            seed_lines=seed_lines(report),
-            paper_title=PAPER_TITLE,
-            labels={result.stage.key: result.stage.label for result in report.stages},
-            links=_web_addresses(report.links.addresses),
-            views=_web_addresses(report.links.views),
-            started=min((r.started for r in report.stages if r.started), default=None),
-            finished=max((r.finished for r in report.stages if r.finished), default=None),
-        )
-    )
-
-
-def page_environment() -> Environment:
-    """The templates of pages, with the filters that they use; text is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader("fope_lab.report.render", "."),
@@ -73,32 +45,41 @@ def page_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "breakable": breakable,
+        "breakable": _breakable,
         "compared_texts": compared_texts,
         "count": format_count,
-        "count_verdicts": count_verdicts,
-        "hours": format_hours,
+        "hours": _format_hours,
         "moment": format_moment,
         "our_entry": our_entry,
         "seconds": format_seconds,
-        "speed": format_speed,
-        "time_taken": format_time_taken,
-        "trainings": lambda count: counted(count, "training"),
-        "yaml": format_yaml,
+        "speed": _format_speed,
+        "time_taken": _format_time_taken,
+        "yaml": _format_yaml,
     }
-    return environment
+    colours = {"light": style_variables(dark=False), "dark": style_variables(dark=True)}
+    lost = report.summary.time_lost
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        style=Markup(environment.get_template("report.css.j2").render(colours)),
+        script=Markup((files("fope_lab.report.render") / "report.js").read_text("utf-8")),
+        figures=[(figure, list(map(Markup, figure.drawings))) for figure in draw_figures(report)],
+        tables=report_tables(report),
+        best=meaning(report.seed_test),
+        trainings=lost and counted(lost.trainings, "training"),
+        counts=count_verdicts(report.verdicts),
+        claims_by_basis=[*group_by_basis(report.verdicts)],
+        claim_tests=describe_tests(report.verdicts),
+        seed_lines=[*seed_lines(report)],
+        paper_title=PAPER_TITLE,
+        labels={result.stage.key: result.stage.label for result in report.stages},
+        links=_web_addresses(report.links.addresses),
+        views=_web_addresses(report.links.views),
+        started=min((r.started for r in report.stages if r.started), default=None),
+        finished=max((r.finished for r in report.stages if r.finished), default=None),
+    )
 
 
-def page_style() -> Markup:
-    """The style sheet of a page, for light and dark screens and for paper."""
-    from markupsafe import Markup
-
-    template = page_environment().get_template("report.css.j2")
-    variables = {"light": style_variables(dark=False), "dark": style_variables(dark=True)}
-    return Markup(template.render(variables))
-
-
-def breakable(label: str) -> Markup:
+def _breakable(label: str) -> Markup:
     """A label that a narrow page breaks at its dots, brackets and commas."""
     from markupsafe import Markup, escape
 
@@ -106,12 +87,8 @@ def breakable(label: str) -> Markup:
 
 
 def _web_addresses(links: Mapping[str, str]) -> dict[str, str]:
-    return {name: url for name, url in links.items() if is_web_address(url)}
-
-
-def is_web_address(url: str) -> bool:
-    """Whether a link starts with http or https, so that it can't run a script."""
-    return url.startswith(("http://", "https://"))
+    """The links that start with http or https, so that none can run a script."""
+    return {name: url for name, url in links.items() if url.startswith(("http://", "https://"))}
 
 
 def format_count(value: float | None) -> str:
@@ -137,23 +114,20 @@ def format_seconds(seconds: float | None) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def format_time_taken(taken: TimeTaken | None) -> str:
+def _format_time_taken(taken: TimeTaken | None) -> str:
     """Format the time of a stage, and its attempts if there were several: 12 s over 3 attempts."""
     if taken is None:
-        return format_seconds(None)
+        return "–"
     return over_attempts(format_seconds(taken.seconds), taken.attempts)
 
 
-def format_speed(result: StageResult) -> str:
+def _format_speed(result: StageResult) -> str:
     """Format a training's tokens per second, and its model FLOPs utilisation if it is known."""
-    speed = speed_of(result)
-    if speed is None:
-        return "–"
-    tokens = format_count(speed.tokens_per_second)
-    return tokens if speed.utilisation is None else f"{tokens} ({speed.utilisation:.0%} MFU)"
+    tokens, utilisation = speed_of(result)
+    return format_count(tokens) + ("" if utilisation is None else f" ({utilisation:.0%} MFU)")
 
 
-def format_hours(hours: float) -> str:
+def _format_hours(hours: float) -> str:
     """Format hours with three significant digits: 0.00123, 1.23, 123, 1,230."""
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
 
@@ -167,7 +141,7 @@ def format_moment(moment: datetime | float | None) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def format_yaml(value: object) -> str:
+def _format_yaml(value: object) -> str:
     """Format a stage's configuration as YAML, in the order of its fields."""
     import yaml
 

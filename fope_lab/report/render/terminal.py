@@ -14,11 +14,10 @@ from fope_lab.report.claims.judge import Verdict
 from fope_lab.report.render.claims_view import (
     count_verdicts,
     describe_chance,
-    group_verdicts,
+    group_by_basis,
     seed_lines,
 )
-from fope_lab.report.render.table import Table, TableEntry
-from fope_lab.report.render.tables import paper_table, report_tables
+from fope_lab.report.render.tables import Table, TableEntry, paper_table, report_tables
 
 MOST_MISSING = 20
 MOST_VERDICTS = 40
@@ -39,20 +38,13 @@ def print_report(report: Report, console: Console, most_missing: int = MOST_MISS
         if paper.numbers:
             print_table(paper_table(paper), console)
         _print(console, *(f"  {text}" for text in paper.absent), "")
-    _print(console, *_closing_lines(report, most_missing))
-
-
-def _closing_lines(report: Report, most_missing: int) -> Iterator[str]:
-    """The summary, the claims and the gaps."""
     summary = report.summary
-    yield f"{report.name}: {summary.headline} {summary.seeds_line}"
-    yield from (f"  {line}" for line in seed_lines(report))
-    yield from (f"  {finding}" for finding in summary.findings)
-    yield from claim_lines(report.verdicts)
+    _print(console, f"{report.name}: {summary.headline} {summary.seeds_line}")
+    _print(console, *(f"  {line}" for line in (*seed_lines(report), *summary.findings)))
+    _print(console, *claim_lines(report.verdicts))
     if summary.missing and most_missing:
-        yield "Missing:"
-        yield from (f"  {text}" for text in summary.missing[:most_missing])
-        yield from _rest(len(summary.missing) - most_missing)
+        gaps = [f"  {text}" for text in summary.missing[:most_missing]]
+        _print(console, "Missing:", *gaps, *_rest(len(summary.missing) - most_missing))
 
 
 def claim_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
@@ -62,25 +54,23 @@ def claim_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
     chance = describe_chance(verdicts)
     yield f"Claims: {' '.join(filter(None, [f'{count_verdicts(verdicts)}.', chance]))}"
     left = MOST_VERDICTS
-    shown = ""
-    for claim in group_verdicts(verdicts):
-        if left == 0:
-            break
-        if claim.basis and claim.basis != shown:
-            yield f"  {claim.basis}"
-        shown = claim.basis
-        yield f"  {claim.text}{f': {claim.counts}' if claim.several else ''}"
-        for row in claim.rows[:left]:
-            where = claim.where(row)
-            word = f"{row.mark} {row.verdict.verdict}"
-            yield f"    {word:<13}  {f'{where}: ' if where else ''}{row.numbers}; {row.why}"
-        left -= min(left, len(claim.rows))
+    for basis, claims in group_by_basis(verdicts):
+        if basis and left:
+            yield f"  {basis}"
+        for claim in claims:
+            if left == 0:
+                break
+            yield f"  {claim.text}{f': {claim.counts}' if claim.several else ''}"
+            for row in claim.rows[:left]:
+                where = claim.where(row)
+                word = f"{row.mark} {row.verdict.verdict}"
+                yield f"    {word:<13}  {f'{where}: ' if where else ''}{row.numbers}; {row.why}"
+            left -= min(left, len(claim.rows))
     yield from _rest(len(verdicts) - MOST_VERDICTS)
 
 
-def _rest(count: int) -> Iterator[str]:
-    if count > 0:
-        yield f"  and {count} more; the report lists them all"
+def _rest(count: int) -> list[str]:
+    return [f"  and {count} more; the report lists them all"] if count > 0 else []
 
 
 def _print(console: Console, *lines: str) -> None:
@@ -101,27 +91,24 @@ def print_table(table: Table, console: Console) -> None:
     shown.add_column(Text("seeds"), justify="right")
     for column, label in zip(table.columns, table.header[-len(table.columns) :], strict=True):
         shown.add_column(Text(label, style="underline" if column.trained else ""), justify="right")
-    for i, row in enumerate(table.rows):
+    for row in table.rows:
+        if row.starts_panel:
+            shown.add_section()
         entries = [
             Text(_marked(table, entry), style="bold green" if entry.best else "")
             for entry in row.entries
         ]
-        ends_panel = i + 1 < len(table.rows) and table.rows[i + 1].starts_panel
-        shown.add_row(*map(Text, row.labels), Text(row.seeds), *entries, end_section=ends_panel)
+        shown.add_row(*map(Text, row.labels), Text(row.seeds), *entries)
     console.print(shown)
-    console.print(Text(table.legend, style="dim"))
+    console.print(Text(table.legend("*"), style="dim"))
 
 
 def plain_text(table: Table) -> str:
     """Format a table as aligned lines; * marks the best of a column, † the training length."""
-    lines = [
-        table.header,
-        *(
-            [*row.labels, row.seeds, *(_marked(table, entry) for entry in row.entries)]
-            for row in table.rows
-        ),
-    ]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(table.header))]
+    lines = [table.header]
+    for row in table.rows:
+        lines.append([*row.labels, row.seeds, *(_marked(table, entry) for entry in row.entries)])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     left = len(table.labels)
     texts = [
         "  ".join(
@@ -131,12 +118,10 @@ def plain_text(table: Table) -> str:
         for line in lines
     ]
     rule = "-" * max(map(len, texts))
-    return "\n".join([table.title, rule, texts[0], rule, *texts[1:], rule, table.legend])
+    return "\n".join([table.title, rule, texts[0], rule, *texts[1:], rule, table.legend("*")])
 
 
 def _marked(table: Table, entry: TableEntry) -> str:
     """An entry with its marks; spaces replace absent marks, so that the numbers stay aligned."""
     text = entry.text + entry.marks.ljust(table.marks_width)
-    if not table.has_best:
-        return text
-    return f"{text} *" if entry.best else f"{text}  "
+    return f"{text} {'*' if entry.best else ' '}" if table.has_best else text

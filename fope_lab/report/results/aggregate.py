@@ -3,9 +3,9 @@
 A cell is one entry of a table: the stages of one section of the sweep file that have the same value
 on every axis and differ only in their seed. Its interval is Student's t interval over the seeds,
 mean ± t(0.975, n − 1) · s / √n, where s is the sample standard deviation. The interval covers the
-variation between seeds. It does not cover the sampling error of a finite evaluation, which each
-value carries if the evaluation gave it. A single seed has no interval. If a value is not finite,
-the cell has no mean and no interval, and keeps all its values.
+variation between seeds, not the sampling error of a finite evaluation, which each value carries if
+the evaluation gave it. A single seed has no interval. If a value is not finite, the cell has no
+mean and no interval, and keeps all its values.
 """
 
 from __future__ import annotations
@@ -74,6 +74,12 @@ class Cell:
         return (*(value.key for value in self.values), *(gap.key for gap in self.missing))
 
     @property
+    def seeds(self) -> dict[int | None, str]:
+        """The key of each seed's stage."""
+        missing = {gap.seed: gap.key for gap in self.missing}
+        return missing | {value.seed: value.key for value in self.values}
+
+    @property
     def series(self) -> str:
         """The key that all cells of the same stages share."""
         return min(self.keys)
@@ -111,14 +117,17 @@ def group_seeds(results: Iterable[StageResult]) -> list[list[StageResult]]:
     seen: Counter[tuple[str, str, int | None]] = Counter()
     for result in results:
         stage = result.stage
-        place = (stage.section, json.dumps(json_value(stage.axes), sort_keys=True))
-        occurrence = seen[(*place, stage.seed)]
+        place = (stage.section, canonical(stage.axes))
+        groups.setdefault((*place, seen[(*place, stage.seed)]), []).append(result)
         seen[(*place, stage.seed)] += 1
-        groups.setdefault((*place, occurrence), []).append(result)
-    return [
-        sorted(group, key=lambda r: (r.stage.seed is None, r.stage.seed or 0))
-        for group in groups.values()
-    ]
+    for group in groups.values():
+        group.sort(key=lambda r: (r.stage.seed is None, r.stage.seed or 0))
+    return list(groups.values())
+
+
+def canonical(value: Any) -> str:
+    """A value as JSON text, the same for equal values."""
+    return json.dumps(json_value(value), sort_keys=True)
 
 
 def json_value(value: Any) -> Any:
@@ -136,18 +145,15 @@ def _expected(seeds: Sequence[StageResult], known: Iterable[MetricPoint]) -> lis
     """The points that the stages measured, or that they declare and their siblings measured."""
     own = dict.fromkeys(point for result in seeds for point in result.measurements)
     if not own and not all(result.state.is_done for result in seeds):
-        declared = {metric.name: metric.xs for metric in seeds[0].stage.spec.metrics()}
-        own = dict.fromkeys(
-            (name, x) for name, x in known if name in declared and x in (declared[name] or (None,))
-        )
+        declared = {name: metric.xs or (None,) for name, metric in seeds[0].metrics.items()}
+        own = dict.fromkeys((name, x) for name, x in known if x in declared.get(name, ()))
     return sorted(own, key=lambda point: (point[0], point[1] is not None, point[1] or 0))
 
 
 def _cell(seeds: Sequence[StageResult], point: MetricPoint) -> Cell:
     values, missing = [], []
     for result in seeds:
-        stage = result.stage
-        measurement = result.measurements.get(point)
+        stage, measurement = result.stage, result.measurements.get(point)
         if measurement is not None:
             values.append(SeedValue(stage.seed, measurement, stage.key))
         else:

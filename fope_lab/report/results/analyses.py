@@ -7,16 +7,20 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fope_lab.analysis import Analysis, Arrays
 from fope_lab.analysis.base import ARRAYS
 from fope_lab.evaluation.analysis import AnalysisStage
-from fope_lab.report.results.axes import Axes, read_axes
+from fope_lab.report.results.axes import read_axes
 from fope_lab.report.results.stage_results import StageResult, group_by_section
 from fope_lab.store import StageFolder
 from fope_lab.sweep.graph import Stage
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 
 class DamagedError(Exception):
@@ -48,38 +52,36 @@ class AnalysisResult:
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
             raise DamagedError(f"{path} can't be read: {error}") from error
 
+    def draw(self) -> matplotlib.figure.Figure:
+        """Draw the arrays. Raises DamagedError."""
+        arrays = self.arrays()
+        try:
+            return self.analysis.draw(arrays)
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise DamagedError(
+                f"{self.folder} has arrays that {self.analysis.name} can't be drawn from: {error!r}"
+            ) from error
+
 
 def read_analyses(results: Sequence[StageResult]) -> tuple[AnalysisResult, ...]:
     """The finished analyses in the order of the sweep file."""
     analyses = []
-    for members in group_by_section(results).values():
+    for section, members in group_by_section(results).items():
         axes = read_axes(result.stage for result in members)
         several_seeds = len({result.stage.seed for result in members}) > 1
         for result in members:
-            spec = result.stage.spec
-            if isinstance(spec, AnalysisStage) and result.state.is_done:
-                analyses.append(
-                    AnalysisResult(
-                        title=_title(result, spec.analysis, axes, several_seeds=several_seeds),
-                        stage=result.stage,
-                        analysis=spec.analysis,
-                        numbers=result.record.numbers,
-                        folder=result.folder,
-                    )
-                )
+            stage, spec = result.stage, result.stage.spec
+            if not (isinstance(spec, AnalysisStage) and result.state.is_done):
+                continue
+            name = spec.analysis.name
+            title = name if section == name else f"{name} ({section})"
+            parts = [stage.embedding]
+            if axes.series:
+                parts = [axes.label(stage, section), axes.panel(stage)]
+            if several_seeds:
+                parts.append(f"seed {stage.seed}")
+            if details := ", ".join(filter(None, parts)):
+                title = f"{title}: {details}"
+            numbers = result.record.numbers
+            analyses.append(AnalysisResult(title, stage, spec.analysis, numbers, result.folder))
     return tuple(analyses)
-
-
-def _title(result: StageResult, analysis: Analysis, axes: Axes, *, several_seeds: bool) -> str:
-    stage = result.stage
-    parts = []
-    if axes.series:
-        parts = [axes.label(stage, stage.section), axes.panel(stage)]
-    elif stage.embedding:
-        parts = [stage.embedding]
-    if several_seeds:
-        parts.append(f"seed {stage.seed}")
-    name = analysis.name
-    title = name if stage.section == name else f"{name} ({stage.section})"
-    details = ", ".join(filter(None, parts))
-    return f"{title}: {details}" if details else title

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.results.aggregate import Cell
-from fope_lab.stages.labels import ABSENT, axis_label, is_embedding, split_label
+from fope_lab.stages.labels import ABSENT, axis_label, is_embedding, split_label, telling_columns
 from fope_lab.sweep.graph import Stage
 
 HasAxes = Stage | Cell
@@ -18,24 +18,15 @@ models that they come from are on an axis: {kind: perplexity, from: pretrain, em
 
 @dataclass(frozen=True)
 class Axes:
-    """The axes of several stages or cells, and what sets these apart.
-
-    Axes are given by their paths.
-    """
+    """The axes of several stages or cells by their paths, and what sets these apart."""
 
     varying: tuple[str, ...]  # those with several values; embeddings come first
     series: tuple[str, ...]  # those that set the series of a panel apart
-    along: tuple[str, ...]  # those that `series` determines: one value for each embedding
+    panels: tuple[str, ...]  # those that divide the series into panels
     by_embedding: bool  # whether the embedding alone sets the series apart
     names: Mapping[str, str]  # path → short name
     shared: tuple[str, ...]  # "axis value" of the axes with one value
     folders: Mapping[str, str]  # a checkpoint's folder → its shortest unique ending
-
-    @property
-    def panels(self) -> tuple[str, ...]:
-        """The axes that divide the series into panels."""
-        told = {*self.series, *self.along}
-        return tuple(path for path in self.varying if path not in told)
 
     def values(self, member: HasAxes) -> tuple[str, ...]:
         """The values of the varying axes; – if the member has no value."""
@@ -82,22 +73,23 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
     names = short_names(paths)
     varying = tuple(path for path in paths if len(distinct[path]) > 1)
     embeddings = tuple(path for path in varying if is_embedding(path))
-    values = {value for path in paths if is_model(path) for value in distinct[path]}
     chosen = [tuple(axis_label(member.axes, path) for path in embeddings) for member in members]
-    choices = set(chosen)
 
-    def follows(path: str) -> bool:
-        pairs = {(one, axis_label(m.axes, path)) for one, m in zip(chosen, members, strict=True)}
-        return len(pairs) == len(choices)
+    def divides(path: str) -> bool:
+        """Whether an axis tells members apart that the embeddings do not."""
+        rows = [(*one, axis_label(m.axes, path)) for one, m in zip(chosen, members, strict=True)]
+        return len(embeddings) in telling_columns(rows)
 
     return Axes(
         varying=varying,
         series=embeddings or varying,
-        along=tuple(p for p in varying if embeddings and p not in embeddings and follows(p)),
-        by_embedding=bool(embeddings) and len({m.embedding for m in members}) == len(choices),
+        panels=tuple(p for p in varying if embeddings and p not in embeddings and divides(p)),
+        by_embedding=bool(embeddings) and len({m.embedding for m in members}) == len(set(chosen)),
         names=names,
         shared=tuple(f"{names[p]} {next(iter(distinct[p]))}" for p in paths if p not in varying),
-        folders=short_folders(values),
+        folders=short_folders(
+            value for path in paths if is_model(path) for value in distinct[path]
+        ),
     )
 
 
@@ -115,9 +107,9 @@ def _embeddings_are_told(members: Sequence[HasAxes], paths: Iterable[str]) -> bo
     varied = any(len({_value(member, path) for member in members}) > 1 for path in embeddings)
     if not varied or any(".embedding." in path for path in paths):
         return True
-    told = (
+    told = [
         {_value(member, path) for path in embeddings if path in member.axes} for member in members
-    )
+    ]
     return all(
         not own or one.embedding in (None, *own) for one, own in zip(members, told, strict=True)
     )
@@ -138,17 +130,23 @@ def is_model(path: str) -> bool:
 
 def short_folders(folders: Iterable[str]) -> dict[str, str]:
     """The shortest ending of each folder that is unique; other references are left out."""
-    parts = {folder: folder.rstrip("/").split("/") for folder in folders if "/" in folder}
-    return {folder: "/".join(ending) for folder, ending in unique_endings(parts).items()}
+    return unique_endings([folder for folder in folders if "/" in folder], "/")
 
 
-def unique_endings(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """The fewest last parts of each that no other ends in; all parts if there are none."""
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """The shortest ending of each path that is unique, with spaces for underscores."""
+    endings = unique_endings(paths, ".")
+    return {path: ending.replace("_", " ") for path, ending in endings.items()}
+
+
+def unique_endings(names: Iterable[str], separator: str) -> dict[str, str]:
+    """The fewest last parts of each name that no other ends in, or else the whole name."""
+    parts = {name: name.rstrip(separator).split(separator) for name in names}
     endings = {}
     for name, own in parts.items():
         others = [other for other_name, other in parts.items() if other_name != name]
         counts = (n for n in range(1, len(own)) if all(o[-n:] != own[-n:] for o in others))
-        endings[name] = own[-next(counts, len(own)) :]
+        endings[name] = separator.join(own[-next(counts, len(own)) :])
     return endings
 
 
@@ -173,9 +171,3 @@ def shorten_labels(labels: Iterable[str]) -> dict[str, str]:
 
 def _joined(name: str, options: Sequence[str]) -> str:
     return f"{name}({','.join(options)})" if options else name
-
-
-def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """The shortest ending of each path that is unique, with spaces for underscores."""
-    endings = unique_endings({path: path.split(".") for path in paths})
-    return {path: ".".join(ending).replace("_", " ") for path, ending in endings.items()}

@@ -34,6 +34,7 @@ from fope_lab.stages.result import Measurement
 MEASURED = ("value", "stderr", "ci95_low", "ci95_high", "chance")
 WHOLE = ("x", "n", "trained_length", "seed")
 """The columns of whole numbers, of which some may be missing."""
+FIRST = ("stage", "kind", "metric", "x", "value", "stderr", "ci95_low", "ci95_high", "n", "chance")
 
 
 def results_frame(results: Sequence[StageResult]) -> pd.DataFrame:
@@ -42,19 +43,12 @@ def results_frame(results: Sequence[StageResult]) -> pd.DataFrame:
     `.attrs["unfinished"]` is a mapping from the label of each stage that is not done to its state
     and the reason, so that a frame of half a sweep says that it is one.
     """
-    axes = list(dict.fromkeys(axis for result in results for axis in result.stage.axes))
-    columns = [
-        *("stage", "kind", "metric", "x", "value", "stderr", "ci95_low", "ci95_high", "n"),
-        *("chance", "embedding", "scale", "trained_length", "seed", *axes, "label", "key"),
-    ]
-    rows = [row for result in results for row in _rows(result)]
-    frame = pd.DataFrame(rows, columns=columns)
-    types = dict.fromkeys(WHOLE, "Int64") | dict.fromkeys(MEASURED, "float64")
-    frame = frame.astype(types)
+    axes = dict.fromkeys(axis for result in results for axis in result.stage.axes)
+    columns = [*FIRST, "embedding", "scale", "trained_length", "seed", *axes, "label", "key"]
+    frame = pd.DataFrame([row for result in results for row in _rows(result)], columns=columns)
+    frame = frame.astype(dict.fromkeys(WHOLE, "Int64") | dict.fromkeys(MEASURED, "float64"))
     frame.attrs["unfinished"] = {
-        result.stage.label: " – ".join(
-            filter(None, (str(result.state.status), result.state.reason))
-        )
+        result.stage.label: " – ".join(filter(None, (result.state.status, result.state.reason)))
         for result in results
         if not result.state.is_done
     }
@@ -62,23 +56,13 @@ def results_frame(results: Sequence[StageResult]) -> pd.DataFrame:
 
 
 def _rows(result: StageResult) -> Iterator[dict[str, Any]]:
-    stage, model = result.stage, result.stage.model_spec
-    of_stage = {
-        "stage": stage.section,
-        "kind": stage.kind,
-        "embedding": stage.embedding,
-        "scale": stage.scale,
-        "trained_length": result.trained_length if model else None,
-        "seed": stage.seed,
-        **{axis: _plain(value) for axis, value in stage.axes.items()},
-        "label": stage.label,
-        "key": stage.key,
-    }
+    stage = result.stage
     numbers = (Measurement(name=name, value=v) for name, v in result.record.numbers.items())
     for measured in (*result.measurements.values(), *numbers):
         low, high = measured.interval or (None, None)
         yield {
-            **of_stage,
+            "stage": stage.section,
+            "kind": stage.kind,
             "metric": measured.name,
             "x": measured.x,
             "value": measured.value,
@@ -87,6 +71,13 @@ def _rows(result: StageResult) -> Iterator[dict[str, Any]]:
             "ci95_high": high,
             "n": measured.n,
             "chance": measured.chance,
+            "embedding": stage.embedding,
+            "scale": stage.scale,
+            "trained_length": result.trained_length,
+            "seed": stage.seed,
+            **{axis: _plain(value) for axis, value in stage.axes.items()},
+            "label": stage.label,
+            "key": stage.key,
         }
 
 

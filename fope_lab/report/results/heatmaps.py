@@ -8,7 +8,7 @@ among its details, as `by_depth`: for each length, that in each tenth of the dep
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,21 +48,19 @@ class HeatmapGroup:
 
 def group_heatmaps(results: Sequence[StageResult]) -> tuple[HeatmapGroup, ...]:
     """Group the heat maps of all stages by their section of the sweep file and their title."""
-    groups = []
+    groups: list[HeatmapGroup] = []
     for section, members in group_by_section(results).items():
         axes = read_axes(result.stage for result in members)
-        titles = dict.fromkeys(str(entry.get("title")) for r in members for entry in _entries(r))
-        for title in titles:
-            if group := _group(section, title, members, axes):
-                groups.append(group)
+        for title in dict.fromkeys(entry["title"] for r in members for entry in _entries(r)):
+            groups += _group(section, title, members, axes)
     return tuple(groups)
 
 
 def _group(
     section: str, title: str, members: Sequence[StageResult], axes: Axes
-) -> HeatmapGroup | None:
-    """Average the maps with this title over seeds; None if none of them can be read."""
-    scale: dict[str, Any] | None = None
+) -> Iterator[HeatmapGroup]:
+    """Average the maps with this title over seeds; nothing if none of them is whole."""
+    scale: dict[str, Any] = {}
     metric = ""
     maps: list[MeanHeatmap] = []
     notes: list[str] = []
@@ -70,25 +68,23 @@ def _group(
         arrays = []
         for result in seeds:
             for entry in _entries(result):
-                if str(entry.get("title")) != title:
+                if entry["title"] != title:
                     continue
-                values = _values(entry)
-                own_scale = {field: entry.get(field) for field in SCALE}
+                values, own_scale = _values(entry), {field: entry[field] for field in SCALE}
                 if values is None or own_scale != (scale or own_scale):
                     notes.append(
                         f"The map of {result.stage.label} is damaged or has another scale,"
                         " so it is left out."
                     )
                     continue
-                scale, metric = own_scale, str(entry.get("metric"))
+                scale, metric = own_scale, entry["metric"]
                 arrays.append(values)
         if arrays:
             first = seeds[0].stage
             label = ", ".join(filter(None, (axes.label(first, section), axes.panel(first))))
             maps.append(MeanHeatmap(label, dict(first.axes), np.mean(arrays, axis=0), len(arrays)))
-    if scale is None:
-        return None
-    return HeatmapGroup(section, title, metric, scale, tuple(maps), tuple(notes))
+    if maps:
+        yield HeatmapGroup(section, title, metric, scale, tuple(maps), tuple(notes))
 
 
 def _entries(result: StageResult) -> list[Mapping[str, Any]]:
@@ -100,11 +96,10 @@ def _values(entry: Mapping[str, Any]) -> NDArray[np.float64] | None:
     """The values of a map, (y, x); None unless there is a number or null for each y and x."""
     try:
         values = np.array(entry["values"], np.float64)  # null becomes NaN
-        shape = (len(entry["y"]), len(entry["x"]))
-        limits = [float(entry[end]) for end in ("low", "high")]
-    except (KeyError, TypeError, ValueError):
+    except (TypeError, ValueError):
         return None
-    return values if values.shape == shape and all(map(math.isfinite, limits)) else None
+    whole = values.shape == (len(entry["y"]), len(entry["x"]))
+    return values if whole and math.isfinite(entry["high"] - entry["low"]) else None
 
 
 def depth_heatmaps(details: Mapping[str, Any]) -> list[dict[str, Any]]:

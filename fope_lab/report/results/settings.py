@@ -9,24 +9,21 @@ own, nothing is over the setting, and there is no group.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fope_lab.report.results.aggregate import Cell, json_value
+from fope_lab.report.results.aggregate import Cell, canonical
 from fope_lab.report.results.axes import read_axes
-from fope_lab.report.results.layout import MetricGroup, Series, series_of
+from fope_lab.report.results.layout import MetricGroup, Series, SeriesGroup, capital
 from fope_lab.report.results.stage_results import StageResult, chosen_keys, group_by_section
 from fope_lab.stages import Select, TrainingConfig
 from fope_lab.stages.labels import label
-from fope_lab.stages.metric import LENGTH, Metric
+from fope_lab.stages.metric import LENGTH
 
 SHOWN_VALUES = 8
 LOSSES = ("validation_loss", "loss")
 """The metrics of a training that a group may be of; the first that it has is shown."""
-RATE = "learning_rate"
 OPTIMISTIC = (
     "The validation loss of a model that select chose is optimistic, being the least of several;"
     " numbers for it are those of evaluations, on text that the selection did not read."
@@ -64,7 +61,7 @@ def _merge(settings: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]
     """Merge settings by path: the common value, or a description of the values that occur."""
     values: dict[str, list[Any]] = {}
     for mapping in filter(None, settings):
-        for path, value in flatten(mapping):
+        for path, value in _flatten(mapping):
             values.setdefault(path, []).append(value)
     total = len(settings)
     return tuple(
@@ -73,7 +70,7 @@ def _merge(settings: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]
     )
 
 
-def flatten(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
+def _flatten(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
     """The values of a configuration by the paths of their fields, numbers by length as one."""
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         value = {str(i): item for i, item in enumerate(value)}
@@ -82,31 +79,31 @@ def flatten(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
     )
     if isinstance(value, Mapping) and not by_length:
         for key, item in value.items():
-            yield from flatten(item, f"{path}.{key}" if path else str(key))
+            yield from _flatten(item, f"{path}.{key}" if path else str(key))
     else:
         yield path, value
 
 
 def _describe(values: Sequence[Any]) -> str:
-    texts = list(dict.fromkeys(map(setting_text, values)))
+    texts = list(dict.fromkeys(map(_setting_text, values)))
     if len(texts) == 1:
         return texts[0]
     if all(map(_is_number, values)) and len(texts) > 3:
-        return f"{setting_text(min(values))} to {setting_text(max(values))}"
+        return f"{_setting_text(min(values))} to {_setting_text(max(values))}"
     shown = "; ".join(texts[:SHOWN_VALUES])
     rest = len(texts) - SHOWN_VALUES
     return f"differs: {shown}" + (f"; and {rest} more" if rest > 0 else "")
 
 
-def setting_text(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     """A value of a configuration in words."""
     if isinstance(value, Mapping):  # by length
-        texts = {key: setting_text(item) for key, item in value.items()}
+        texts = {key: _setting_text(item) for key, item in value.items()}
         if len(set(texts.values())) == 1:
             return f"{next(iter(texts.values()))} at each length"
         return ", ".join(f"{text} at {key}" for key, text in texts.items()) or "none"
     if isinstance(value, list | tuple):
-        return ", ".join(map(setting_text, value)) or "none"
+        return ", ".join(map(_setting_text, value)) or "none"
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, int) and value >= 10_000:
@@ -118,39 +115,29 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-@dataclass(frozen=True)
-class SettingGroup:
+@dataclass(frozen=True, kw_only=True)
+class SettingGroup(SeriesGroup):
     """One metric of a section, at `x` if it is a curve, over the values of a setting.
 
-    `trained` is the section whose setting it is. The cells of a series are by the values of the
-    setting, in rising order. `by` is the metric that a selection went by, None if there is none;
-    `chosen` are the keys of what selections took.
+    `setting` is the axis. The cells of a series are by its values, in rising order. `by` is the
+    metric that a selection went by, in words, None if there is none; `chosen` are the keys of what
+    selections took.
     """
 
-    trained: str
     setting: str
-    section: str
-    metric: Metric
     x: int | None
-    axes: tuple[str, ...]
-    series: tuple[Series, ...]
     by: str | None
     chosen: frozenset[str]
+
+    @property
+    def trained(self) -> str:
+        """The section whose setting it is."""
+        return self.setting.partition(".")[0]
 
     @property
     def name(self) -> str:
         """The name of the setting, such as learning rate."""
         return _words(self.setting)
-
-    @property
-    def rule(self) -> str:
-        """What the selection went by, in words."""
-        return (self.by or "").replace("_", " ")
-
-    @property
-    def cells(self) -> list[Cell]:
-        """The cells of all series, one series after another."""
-        return [cell for series in self.series for cell in series.cells.values()]
 
     @property
     def values(self) -> list[float]:
@@ -160,9 +147,8 @@ class SettingGroup:
     @property
     def title(self) -> str:
         """Such as "Perplexity at 64 by learning rate (perplexity)"."""
-        words = self.metric.label[:1].upper() + self.metric.label[1:]
         at = "" if self.x is None else f" at {self.x}"
-        return f"{words}{at} by {self.name} ({self.section})"
+        return f"{capital(self.metric.label)}{at} by {self.name} ({self.section})"
 
     def is_chosen(self, cell: Cell) -> bool:
         """Whether a selection took the models of a cell."""
@@ -173,90 +159,72 @@ def group_over_settings(
     cells: Sequence[Cell], results: Sequence[StageResult]
 ) -> tuple[SettingGroup, ...]:
     """Every group, in the order of the cells."""
+    sections = {r.stage.key: r.stage.section for r in results}
     trained = {r.stage.section for r in results if r.stage.spec.trains}
-    chosen = chosen_keys(results)
-    rules = dict(_rules(results))
-    groups = []
-    for axis in _axes(cells, trained):
-        of_axis = [cell for cell in cells if _is_number(cell.axes.get(axis))]
-        for section, metric, x in _shown(of_axis, axis.partition(".")[0]):
-            members = [
-                c for c in of_axis if (c.section, c.metric.name, c.x) == (section, metric, x)
-            ]
-            group = _group(axis, members, chosen, rules.get(axis))
-            if any(len(series.cells) > 1 for series in group.series):
-                groups.append(group)
-    return tuple(groups)
-
-
-def _rules(results: Iterable[StageResult]) -> Iterator[tuple[str, str]]:
-    """The axes that are selected over, and by what."""
-    sections = {result.stage.key: result.stage.section for result in results}
+    chosen, rules = chosen_keys(results), {}
     for result in results:
         if isinstance(spec := result.stage.spec, Select):
-            parents = (sections[key] for key in result.stage.parents.values() if key in sections)
-            yield f"{next(parents, '')}.{spec.over}", spec.by
-
-
-def _axes(cells: Iterable[Cell], trained: Iterable[str]) -> list[str]:
-    """The axes that set numbers under `train` of stages that train, if they have several values."""
-    values: dict[str, set[float]] = {}
+            section = next(
+                (sections[k] for k in result.stage.parents.values() if k in sections), ""
+            )
+            rules[f"{section}.{spec.over}"] = _words(spec.by)
+    by_axis: dict[str, list[Cell]] = {}
     for cell in cells:
         for axis, value in cell.axes.items():
             section, _, field = axis.partition(".")
             if section in trained and field.startswith("train.") and _is_number(value):
-                values.setdefault(axis, set()).add(value)
-    return [axis for axis, found in values.items() if len(found) > 1]
+                by_axis.setdefault(axis, []).append(cell)
+    groups = []
+    for axis, members in by_axis.items():
+        if len({cell.axes[axis] for cell in members}) > 1:
+            for of_metric in _shown(members, axis.partition(".")[0]):
+                group = _group(axis, of_metric, chosen, rules.get(axis))
+                if any(len(series.cells) > 1 for series in group.series):
+                    groups.append(group)
+    return tuple(groups)
 
 
-def _shown(cells: Sequence[Cell], trained: str) -> list[tuple[str, str, int | None]]:
-    """The section, metric and x of each group."""
+def _shown(cells: Sequence[Cell], trained: str) -> Iterator[list[Cell]]:
+    """The cells of each group."""
     own = {cell.metric.name for cell in cells if cell.section == trained}
     loss = next((name for name in LOSSES if name in own), None)
-    points: dict[tuple[str, str], list[Cell]] = {}
+    by_metric: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         is_loss = cell.section == trained and cell.metric.name == loss
         shown = cell.metric.shown_as is None and cell.metric.axis in (None, LENGTH)
         is_measured = cell.section != trained and not cell.metric.name.endswith("loss") and shown
         if is_loss or is_measured:
-            points.setdefault((cell.section, cell.metric.name), []).append(cell)
-    found: list[tuple[str, str, int | None]] = []
-    for (section, metric), members in points.items():
+            by_metric.setdefault((cell.section, cell.metric.name), []).append(cell)
+    for members in by_metric.values():
         xs = sorted({cell.x for cell in members if cell.x is not None})
         lengths = {cell.trained_length for cell in members}
         ends: list[int | None] = [x for x in xs if x in lengths or x == xs[-1]]
-        found += [(section, metric, x) for x in ends or [None]]
-    return found
+        for x in ends or [None]:
+            yield [cell for cell in members if cell.x == x]
 
 
 def _group(
     axis: str, cells: Sequence[Cell], chosen: frozenset[str], by: str | None
 ) -> SettingGroup:
-    without = [
-        dataclasses.replace(c, axes={k: v for k, v in c.axes.items() if k != axis}) for c in cells
-    ]
+    without = [replace(c, axes={k: v for k, v in c.axes.items() if k != axis}) for c in cells]
     axes = read_axes(without)
     rows: dict[str, dict[float, Cell]] = {}
     for cell, other in zip(cells, without, strict=True):
-        row = json.dumps(json_value(other.axes), sort_keys=True)
-        rows.setdefault(row, {})[cell.axes[axis]] = cell
+        rows.setdefault(canonical(other.axes), {})[cell.axes[axis]] = cell
     first = cells[0]
     return SettingGroup(
-        trained=axis.partition(".")[0],
         setting=axis,
         section=first.section,
         metric=first.metric,
         x=first.x,
         axes=tuple(axes.names[path] for path in axes.varying),
-        series=tuple(
-            series_of(axes, first.section, "", dict(sorted(row.items()))) for row in rows.values()
-        ),
+        series=tuple(Series.of(axes, dict(sorted(row.items()))) for row in rows.values()),
         by=by,
         chosen=chosen,
     )
 
 
-def own_settings_notes(group: MetricGroup, results: Mapping[str, StageResult]) -> tuple[str, ...]:
+def rate_notes(group: MetricGroup, results: Mapping[str, StageResult]) -> tuple[str, ...]:
     """Whether the rows of a table are each at its own best learning rate, or all at one, in words.
 
     `results` are those of all stages, by key. A group in which no two embeddings are compared has
@@ -269,15 +237,17 @@ def own_settings_notes(group: MetricGroup, results: Mapping[str, StageResult]) -
     rates: dict[str, set[Any]] = {}
     selected: set[str] = set()
     for series in group.series:
-        for result in _models(series, results):
-            spec = result.stage.spec
+        key: str | None = series.first.keys[0]
+        while key is not None and key in results:  # the nearest first, under the first seed
+            result = results[key]
+            spec, key = result.stage.spec, result.model_parent
             if isinstance(spec, Select):
                 parents = (results[k] for k in result.stage.parents.values() if k in results)
-                text = "not chosen yet" if result.choice is None else label(result.choice)
                 rule = (spec.over, spec.by)
+                text = "not chosen yet" if result.choice is None else label(result.choice)
                 chosen.setdefault(rule, {})[series.name] = text
                 candidates.setdefault(rule, {})[series.name] = len(spec.values)
-                if spec.over.rpartition(".")[2] == RATE:
+                if spec.over.endswith(".learning_rate"):
                     selected.add(next(parents, result).stage.section)
             elif isinstance(spec, TrainingConfig):
                 rates.setdefault(result.stage.section, set()).add(spec.train.learning_rate)
@@ -300,14 +270,6 @@ def own_settings_notes(group: MetricGroup, results: Mapping[str, StageResult]) -
     if own and group.metric.name.endswith("validation_loss"):
         notes.append(OPTIMISTIC)
     return tuple(notes)
-
-
-def _models(series: Series, results: Mapping[str, StageResult]) -> Iterator[StageResult]:
-    """The stages behind a series' models under its first seed, the nearest first."""
-    key: str | None = next(iter(series.cells.values())).keys[0]
-    while key is not None and key in results:
-        yield results[key]
-        key = results[key].model_parent
 
 
 def _words(path: str) -> str:

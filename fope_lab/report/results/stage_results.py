@@ -12,7 +12,7 @@ from fope_lab.data.roles import MODEL, candidate_role
 from fope_lab.stages import Select
 from fope_lab.stages.internal import SELECTED
 from fope_lab.stages.metric import Metric
-from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
+from fope_lab.stages.result import DamagedResultError, Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Row, StageFolder, StageState, Status, Store
 from fope_lab.store.attempts import TimeTaken
 from fope_lab.store.root import StoreSnapshot
@@ -81,13 +81,18 @@ def read_stages(stages: Sequence[Stage], store: Store) -> tuple[StageResult, ...
     store = StoreSnapshot.of(store)
     states = block_descendants(stages, read_states(stages, store))
     names = {stage.key: stage.label for stage in stages}
-    by_key: dict[str, StageResult] = {}
+    results = []
     for stage in stages:
         state = states[stage.key]
         if state.status is Status.NOT_STARTED and (keys := unfinished_parents(stage, states)):
             state = replace(state, reason=f"waits for {', '.join(names[key] for key in keys)}")
-        by_key[stage.key] = read_stage(stage, store.folder(stage.kind, stage.key), state)
-    return tuple(by_key.values())
+        results.append(read_stage(stage, store.folder(stage.kind, stage.key), state))
+    return tuple(results)
+
+
+def by_key(results: Iterable[StageResult]) -> dict[str, StageResult]:
+    """The results by the keys of their stages."""
+    return {result.stage.key: result for result in results}
 
 
 def group_by_section(results: Iterable[StageResult]) -> dict[str, list[StageResult]]:
@@ -100,19 +105,24 @@ def group_by_section(results: Iterable[StageResult]) -> dict[str, list[StageResu
 
 def unread(stage: Stage, state: StageState) -> StageResult:
     """A stage that has no result yet, or whose result is not asked for."""
-    nothing = ResultRecord()
-    return StageResult(stage, Path(), state, (), nothing, None, None, None, None)
+    return StageResult(stage, Path(), state, (), ResultRecord(), None, None, None, None)
 
 
 def read_stage(stage: Stage, folder: StageFolder, state: StageState) -> StageResult:
-    """Read a stage that is in this state."""
-    rows, content = tuple(folder.rows()), folder.result()
+    """Read a stage that is in this state; one with a result of another shape is damaged."""
+    content, record = folder.result(), ResultRecord()
+    if content is not None:
+        try:
+            record = ResultRecord.parse(content)
+        except DamagedResultError as error:
+            reason = f"finished, but {folder.paths.result.name} is damaged: {error}"
+            state = replace(state, status=Status.DAMAGED, reason=f"{reason}; run it with --redo")
     return StageResult(
         stage=stage,
         folder=folder.path,
         state=state,
-        rows=rows,
-        record=ResultRecord() if content is None else ResultRecord.parse(content),
+        rows=tuple(folder.rows()),
+        record=record,
         taken=folder.time_taken(),
         started=folder.started_at(),
         finished=folder.finished_at(),
@@ -122,9 +132,9 @@ def read_stage(stage: Stage, folder: StageFolder, state: StageState) -> StageRes
 
 def chosen_keys(results: Iterable[StageResult]) -> frozenset[str]:
     """The keys of the candidates that stages of kind `select` chose."""
-    found = set()
-    for result in results:
-        spec = result.stage.spec
-        if isinstance(spec, Select) and (role := spec.chosen_role(result.record.recorded)):
-            found.add(result.stage.parents[role])
-    return frozenset(found)
+    return frozenset(
+        result.stage.parents[role]
+        for result in results
+        if isinstance(spec := result.stage.spec, Select)
+        and (role := spec.chosen_role(result.record.recorded))
+    )

@@ -1,9 +1,9 @@
 """What a sweep did: how many stages are done, what is missing, what it cost, and the best results.
 
 Each stage counts with all its attempts, also with the work that was lost and done again, but not
-with output that was set aside. Energy is not measured. It is the time
-that each processor was reserved for, times its power at full load: a GPU's board power in its
-vendor's datasheet, and WATTS_PER_CORE for a core. Memory, cooling and idle processors are left out.
+with output that was set aside. Energy is estimated: the time that each processor was reserved for,
+times its power at full load, which is a GPU's board power in its vendor's datasheet, and
+WATTS_PER_CORE for a core. Memory, cooling and idle processors are left out.
 """
 
 from __future__ import annotations
@@ -48,19 +48,14 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of finished stages.
-
-    `seconds` is the sum of their wall times, `core_seconds` and `gpu_seconds` the time that cores
-    and GPUs were reserved for, `tokens` what the trainings read, and `joules` the estimate of the
-    energy: None if a stage ran on a GPU whose power is unknown.
-    """
+    """The cost of finished stages."""
 
     stages: int
-    seconds: float
-    core_seconds: float
+    seconds: float  # the sum of wall times
+    core_seconds: float  # that cores and GPUs were reserved for
     gpu_seconds: float
-    tokens: int
-    joules: float | None
+    tokens: int  # that trainings read
+    joules: float | None  # None if a stage ran on a GPU whose power is unknown
 
     @property
     def energy(self) -> str:
@@ -77,23 +72,22 @@ class Cost:
 def cost_of(results: Iterable[StageResult]) -> Cost:
     """The cost of the stages that are done."""
     done = [result for result in results if result.state.is_done]
-    cores = [_seconds(r) * r.stage.spec.resources.cpus * r.stage.spec.resources.size for r in done]
-    gpus = [_seconds(result) * result.stage.spec.resources.gpus for result in done]
-    watts = [BOARD_WATTS.get(result.device or "") for result in done]
-    known = all(power is not None for power, used in zip(watts, gpus, strict=True) if used)
-    of_gpus = sum(used * (power or 0) for used, power in zip(gpus, watts, strict=True))
+    seconds = [0.0 if result.taken is None else result.taken.seconds for result in done]
+    needs = [result.stage.spec.resources for result in done]
+    cores = sum(s * need.cpus * need.size for s, need in zip(seconds, needs, strict=True))
+    gpus = [s * need.gpus for s, need in zip(seconds, needs, strict=True)]
+    joules: float | None = WATTS_PER_CORE * cores
+    for used, result in zip(gpus, done, strict=True):
+        watts = BOARD_WATTS.get(result.device or "") if used else 0
+        joules = None if joules is None or watts is None else joules + used * watts
     return Cost(
         stages=len(done),
-        seconds=sum(map(_seconds, done)),
-        core_seconds=sum(cores),
+        seconds=sum(seconds),
+        core_seconds=cores,
         gpu_seconds=sum(gpus),
         tokens=sum(r.stage.cost.tokens or 0 for r in done if r.stage.spec.trains),
-        joules=WATTS_PER_CORE * sum(cores) + of_gpus if known else None,
+        joules=joules,
     )
-
-
-def _seconds(result: StageResult) -> float:
-    return 0.0 if result.taken is None else result.taken.seconds
 
 
 @dataclass(frozen=True)
@@ -113,14 +107,6 @@ class TimeLost:
         )
 
 
-@dataclass(frozen=True)
-class Speed:
-    """A training's tokens per second, and the share of its devices' peak if that is known."""
-
-    tokens_per_second: float
-    utilisation: float | None
-
-
 def time_lost(results: Iterable[StageResult]) -> TimeLost | None:
     """What the finished trainings lost; None if none of them records it."""
     recorded = [result.record.recorded for result in results if result.stage.spec.trains]
@@ -132,12 +118,11 @@ def time_lost(results: Iterable[StageResult]) -> TimeLost | None:
     return TimeLost(len(recorded), seconds, shares)
 
 
-def speed_of(result: StageResult) -> Speed | None:
-    """The speed of a finished training; None for other stages and where it is not recorded."""
-    recorded = result.record.recorded
-    if not result.stage.spec.trains or "tokens_per_second" not in recorded:
-        return None
-    return Speed(recorded["tokens_per_second"], recorded.get("flops_utilisation"))
+def speed_of(result: StageResult) -> tuple[float | None, float | None]:
+    """A finished training's tokens per second, and the share of its devices' peak; None where it is
+    not recorded, and for other stages."""
+    recorded = result.record.recorded if result.stage.spec.trains else {}
+    return recorded.get("tokens_per_second"), recorded.get("flops_utilisation")
 
 
 def _percent(share: float) -> str:
@@ -179,8 +164,8 @@ class Summary:
         return f"{len(self.seeds)} seeds: {', '.join(map(str, self.seeds))}."
 
 
-def summarise(results: Sequence[StageResult], findings: Sequence[str]) -> Summary:
-    """Summarise the stages of a sweep, with what was found (compare/findings.py)."""
+def summarise(results: Sequence[StageResult], findings: Iterable[str]) -> Summary:
+    """Summarise the stages of a sweep, with what was found (compare/best.py)."""
     counts = Counter(result.state.status for result in results)
     needed = [result for result in results if not result.state.is_unneeded]
     return Summary(

@@ -7,7 +7,7 @@ curves are averaged over bins of rows, and a note says so.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.results.axes import Axes, read_axes
@@ -42,19 +42,25 @@ class TrainingCurves:
         return f"{self.metric.label.capitalize()} ({self.section})"
 
 
-def group_training_curves(results: Iterable[StageResult]) -> tuple[TrainingCurves, ...]:
-    """Group the curves by section of the sweep file and by loss; a curve has at least two rows."""
+def group_training_curves(
+    results: Iterable[StageResult], sections: Collection[str] | None = None
+) -> tuple[TrainingCurves, ...]:
+    """Group the curves by section of the sweep file and by loss; a curve has at least two rows.
+
+    `sections` are those of the trainings that are shown; the default is all.
+    """
     groups = []
     for section, members in group_by_section(results).items():
+        trains = members[0].stage.spec.trains
+        if sections is not None and not (trains and section in sections):
+            continue
         axes = read_axes(result.stage for result in members)
         names = dict.fromkeys(name for r in members for row in r.rows for name in row.values)
         declared = members[0].metrics
         for metric in (declared[name] for name in names if name in declared):
-            if metric.better is None or metric.axis is not None:
-                continue
-            group = _group(section, metric, members, axes)
-            if group.curves:
-                groups.append(group)
+            if metric.better is not None and metric.axis is None:
+                group = _group(section, metric, members, axes)
+                groups += [group] if group.curves else []
     return tuple(groups)
 
 
@@ -65,19 +71,15 @@ def _group(
     largest_bin = 0
     for result in members:
         points = [(r.step, r.values[metric.name]) for r in result.rows if metric.name in r.values]
-        size = -(-len(points) // BINS)
         if len(points) < 2:
             continue
+        size = -(-len(points) // BINS)
         largest_bin = max(largest_bin, size)
-        bins = [points[i : i + size] for i in range(0, len(points), size)]
-        curves.append(
-            TrainingCurve(
-                label=axes.label(result.stage, section),
-                panel=axes.panel(result.stage),
-                steps=tuple(statistics.fmean(step for step, _ in part) for part in bins),
-                values=tuple(statistics.fmean(value for _, value in part) for part in bins),
-            )
-        )
+        bins = (points[i : i + size] for i in range(0, len(points), size))
+        means = [tuple(map(statistics.fmean, zip(*part, strict=True))) for part in bins]
+        steps, values = zip(*means, strict=True)
+        label, panel = axes.label(result.stage, section), axes.panel(result.stage)
+        curves.append(TrainingCurve(label, panel, steps, values))
         if not result.state.is_done:
             status = result.state.status
             notes.append(f"{result.stage.label} is {status}: up to its last checkpoint.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from fope_lab.report.render.claims_view import (
     count_verdicts,
     describe_chance,
     describe_tests,
-    group_verdicts,
+    group_by_basis,
 )
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
@@ -117,6 +118,10 @@ def verdict(text: str = "a: b > c", word: str = "holds", **fields: Any) -> Verdi
     )
 
 
+def markdown(verdicts: Sequence[Verdict]) -> str:
+    return "\n\n".join(claims_markdown(verdicts))
+
+
 class Section(HTMLParser):
     """The claims of a page: the text of each verdict's word, its classes, and what is folded."""
 
@@ -209,7 +214,7 @@ def test_a_sweep_without_claims_has_none(tmp_path: Path) -> None:
     assert report_json(report)["claims"] == []
     assert "Claims" not in printed(report)
     assert 'id="claims"' not in render_html(report)
-    assert claims_markdown(report.verdicts) == ""
+    assert [*claims_markdown(report.verdicts)] == []
 
 
 def test_every_output_says_every_verdict(report: Report) -> None:
@@ -243,7 +248,8 @@ def test_counts() -> None:
 def test_many_verdicts_are_folded_and_cut() -> None:
     many = [verdict("many: a > b", axes={"s.width": i}) for i in range(MOST_VERDICTS + 5)]
     few = [verdict("few: a > b", axes={"s.width": i}) for i in range(2)]
-    assert [claim.folded for claim in group_verdicts([*many, *few])] == [True, False]
+    [(_, claims)] = group_by_basis([*many, *few])
+    assert [claim.folded for claim in claims] == [True, False]
     lines = list(claim_lines([*few, *many]))
     assert lines[0] == f"Claims: {MOST_VERDICTS + 7} hold."
     assert sum("✓ holds" in line for line in lines) == MOST_VERDICTS
@@ -256,7 +262,7 @@ def test_what_else_differs_is_marked() -> None:
     lines = list(claim_lines([differs]))
     expected = "‡ the models differ in parameters (+3.0 %), tokens (1 and 2)"
     assert lines[-1].endswith(expected)
-    assert expected in claims_markdown([differs])
+    assert expected in markdown([differs])
 
 
 def test_how_many_come_out_by_chance() -> None:
@@ -270,13 +276,13 @@ def test_how_many_come_out_by_chance() -> None:
     assert describe_chance([verdict(p=None)]) == ""
     assert "about 0.1 would" in describe_tests(tested[:2])
     assert next(claim_lines(tested)) == f"Claims: 23 hold. {describe_chance(tested)}"
-    assert describe_chance(tested) in claims_markdown(tested)
+    assert describe_chance(tested) in markdown(tested)
 
 
 def test_adjusted_p_values_stand_beside_the_others() -> None:
     one = verdict(p=0.02, adjusted_p=0.046, by_chance=0.05)
     assert "p = 0.02, adjusted p = 0.046, n = 3" in list(claim_lines([one]))[2]
-    assert " | 0.02 (adjusted 0.046) | 3 | " in claims_markdown([one])
+    assert " | 0.02 (adjusted 0.046) | 3 | " in markdown([one])
     assert "adjusted for all verdicts of the file (Holm)" in describe_chance([one])
 
 
@@ -287,7 +293,7 @@ def test_what_is_exact_has_no_seeds() -> None:
         "  a: b > c",
         "    ✓ holds        exact; bound 3.14",
     ]
-    assert " | exact | bound 3.14 |" in claims_markdown([one])
+    assert " | exact | bound 3.14 |" in markdown([one])
 
 
 def test_what_would_decide_is_told() -> None:
@@ -297,11 +303,11 @@ def test_what_would_decide_is_told() -> None:
         " 3.2 hours of work"
     )
     assert list(claim_lines([one]))[-1].endswith(expected)
-    assert expected in claims_markdown([one])
+    assert expected in markdown([one])
 
 
 def test_a_table_of_markdown_survives_any_text() -> None:
-    text = claims_markdown([verdict("x: a > b", reason="a | *b\nc", p=None), verdict(p=1e-9)])
+    text = markdown([verdict("x: a > b", reason="a | *b\nc", p=None), verdict(p=1e-9)])
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert len(rows) == 2
     assert rows[0] == "| `x: a > b` |  | ✓ holds |  | 3 | a \\| \\*b c |"

@@ -17,8 +17,7 @@ from fope_lab.report.compare.best import meaning
 from fope_lab.report.files import write_report
 from fope_lab.report.render.json import report_numbers
 from fope_lab.report.render.markdown import escaped, render_markdown, table_markdown
-from fope_lab.report.render.table import Table
-from fope_lab.report.render.tables import build_tables, compared_texts
+from fope_lab.report.render.tables import Table, build_tables, compared_texts
 from fope_lab.report.render.terminal import print_report
 from fope_lab.store import Store
 

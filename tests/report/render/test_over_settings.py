@@ -15,8 +15,7 @@ from fope_lab.report.build import build_report
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.table import Table
-from fope_lab.report.render.tables import report_tables
+from fope_lab.report.render.tables import Table, report_tables
 from fope_lab.stages import Select
 from fope_lab.stages.internal import MEANS, SELECTED
 from fope_lab.stages.result import Measurement, ResultRecord

@@ -13,7 +13,7 @@ from report_samples import finish, make_report, typical_numbers, write_plan
 from fope_lab.report import Report
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
-from fope_lab.report.render.table import cell_text
+from fope_lab.report.render.tables import cell_text
 from fope_lab.store import Store
 
 PERPLEXITY = "Perplexity by context length"

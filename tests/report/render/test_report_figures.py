@@ -19,7 +19,7 @@ from report_samples import finish, make_report, typical_numbers, write_plan
 from fope_lab.drawing.palette import COLOURS, Look
 from fope_lab.drawing.plot import Curve, Panel, draw_panel, length_label, spread
 from fope_lab.drawing.svg import inline_svg, without_family
-from fope_lab.report.render.figure import Figure
+from fope_lab.report.render.curves import Figure
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.results.stage_results import read_stages
 from fope_lab.report.results.training import BINS, group_training_curves

@@ -10,8 +10,7 @@ import pytest
 from report_samples import finish, make_report, typical_numbers, write_plan
 from rich.console import Console
 
-from fope_lab.report.render.table import Table
-from fope_lab.report.render.tables import build_tables
+from fope_lab.report.render.tables import Table, build_tables
 from fope_lab.report.render.terminal import plain_text, print_table
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage

@@ -207,8 +207,8 @@ PATHS = st.sets(st.lists(PARTS, min_size=1, max_size=4).map("/".join), max_size=
 
 def test_files_of_one_name_are_told_apart() -> None:
     paths = ["fope_lab/tasks/base.py", "fope_lab/stages/base.py", "fope_lab/stages/metric.py"]
-    endings = unique_endings({path: path.split("/") for path in [*paths, "pretrain"]})
-    assert ["/".join(ending) for ending in endings.values()] == [
+    endings = unique_endings([*paths, "pretrain"], "/")
+    assert list(endings.values()) == [
         "tasks/base.py",
         "stages/base.py",
         "metric.py",
@@ -218,7 +218,6 @@ def test_files_of_one_name_are_told_apart() -> None:
 
 @given(PATHS)
 def test_no_two_files_have_one_name(paths: set[str]) -> None:
-    endings = unique_endings({path: path.split("/") for path in paths})
-    names = {path: "/".join(ending) for path, ending in endings.items()}
+    names = unique_endings(paths, "/")
     assert len(set(names.values())) == len(paths)
     assert all(path == name or path.endswith(f"/{name}") for path, name in names.items())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,12 @@ from report_samples import BASE, declaring, finish, make_report, result, write_p
 from fope_lab.report import Report
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.table import MOST_COLUMNS
-from fope_lab.report.render.tables import build_tables
+from fope_lab.report.render.tables import MOST_COLUMNS, build_tables
 from fope_lab.report.results.layout import LEAST_CHANCE
+from fope_lab.report.results.stage_results import read_stages
 from fope_lab.stages.metric import LENGTH, POSITION, WORDS, CurveAxis, Metric
-from fope_lab.stages.result import Measurement
-from fope_lab.store import Store
+from fope_lab.stages.result import DamagedResultError, Measurement, ResultRecord
+from fope_lab.store import Status, Store
 
 
 def accuracy(name: str, axis: CurveAxis | None = None, xs: Sequence[int] = ()) -> Metric:
@@ -64,6 +66,53 @@ def texts_of(report: Report, title: str) -> list[str]:
 def notes_of(report: Report, title: str) -> str:
     [table] = [table for table in build_tables(report) if table.title == title]
     return " ".join(table.notes)
+
+
+RECORD = ResultRecord(
+    metrics=(Measurement(name="passkey_accuracy_by_length", x=64, value=0.5, ci95=(0.4, 0.6)),),
+    numbers={"crossing": 1.5},
+).as_json()
+[METRIC], HEATMAP = RECORD["metrics"], {**dict.fromkeys(("title", "metric"), "m"), "x": []}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        *(({k: v for k, v in RECORD.items() if k != name}, f"has no {name}") for name in RECORD),
+        ({"loss": 2.0}, "has no format"),
+        ({**RECORD, "more": 1}, "has more: '1'"),
+        ({**RECORD, "format": 3}, "format is 3"),
+        ({**RECORD, "metrics": {"a": 1}}, "has metrics"),
+        ({**RECORD, "metrics": [3]}, "a metric is not a mapping"),
+        *(
+            ({**RECORD, "metrics": [{k: v for k, v in METRIC.items() if k != name}]}, f"no {name}")
+            for name in METRIC
+        ),
+        ({**RECORD, "metrics": [{**METRIC, "value": "0.5"}]}, "has value: '0.5'"),
+        ({**RECORD, "metrics": [{**METRIC, "ci95": [0.5]}]}, "the ci95"),
+        ({**RECORD, "numbers": {"crossing": "far"}}, "numbers has crossing: 'far'"),
+        ({**RECORD, "heatmaps": "heat"}, "has heatmaps: 'heat'"),
+        ({**RECORD, "heatmaps": [1]}, "a heat map is not a mapping"),
+        ({**RECORD, "heatmaps": [HEATMAP]}, "a heat map has no x_label"),
+    ],
+)
+def test_a_result_of_another_shape_is_damage_of_its_stage(
+    tmp_path: Path, store: Store, content: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(DamagedResultError, match=re.escape(words)):
+        ResultRecord.parse(content)
+    plan = write_plan(tmp_path, {"seeds": [0], "grid": {"pretrain.embedding": ["rope"]}})
+    [stage] = [stage for stage in plan.sweep.stages if stage.kind == "passkey"]
+    with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+        attempt.finish(content)
+    [found] = [r for r in read_stages(plan.sweep.stages, store) if r.stage.key == stage.key]
+    assert (found.state.status, found.record) == (Status.DAMAGED, ResultRecord())
+    assert words in found.state.reason
+    assert "--redo" in found.state.reason
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    assert ResultRecord.parse(json.loads(json.dumps(RECORD))).as_json() == RECORD
 
 
 def test_an_error_belongs_to_its_metric_at_its_point(tmp_path: Path, store: Store) -> None:
