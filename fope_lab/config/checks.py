@@ -92,12 +92,11 @@ class EachOnce(_Check):
 
 @dataclass(frozen=True)
 class Parsed:
-    """The value is `parse(VALUE, BASE)`, whatever the annotated type; BASE is the folder that
-    relative paths start from. `parse` raises ConfigError for a wrong value.
+    """The value is `parse(VALUE, BASE)`, whatever the annotated type; relative paths start from
+    BASE. `parse` raises ConfigError for a wrong value.
 
     `schema` returns the JSON Schema of what `parse` takes; `noun` says what a list of such values
-    is a list of, such as "sources". Equal values are parsed once for a whole grid and shared, so
-    nobody may change one.
+    is a list of, such as "sources". Equal values are parsed once for a whole grid and shared.
     """
 
     parse: Callable[[Any, Path], Any]

@@ -19,8 +19,8 @@ T = TypeVar("T")
 class NamedTypes(Generic[T]):
     """Frozen dataclasses by name. Defining one registers it, so a new file needs no other change.
 
-    The modules of `package` are imported when the classes are first asked for; modules named in
-    `skip` define none. Plug-ins register theirs in the same way (plugins.py).
+    The modules of `package`, but those in `skip`, are imported when the classes are first asked
+    for. Plug-ins register theirs in the same way (plugins.py).
     """
 
     def __init__(self, package: str, skip: tuple[str, ...] = ()) -> None:
@@ -41,8 +41,13 @@ class NamedTypes(Generic[T]):
         self._sorted = {}
 
     def reserve(self, presets: Iterable[str]) -> None:
-        """Keep the names of presets from the classes of plug-ins."""
+        """Keep the names of presets from the classes of plug-ins, whichever come first.
+
+        Raises NameTakenError as `register` does.
+        """
         self._presets = frozenset(presets)
+        for name in self._presets & self._types.keys():
+            self.register(name, self._types[name])
 
     def registered(self) -> dict[str, type[T]]:
         """The classes that are registered by now."""
@@ -67,15 +72,11 @@ class NamedTypes(Generic[T]):
 def given_options(value: Any) -> dict[str, Any]:
     """The options of an instance that differ from their defaults, as JSON values.
 
-    An option that is added later, with a default, leaves what is written here as it was.
+    So an option that is added later, with a default, changes nothing that is written.
     """
-    options: dict[str, Any] = {}
     kind: Any = type(value)
-    for name, default in _defaults(kind):
-        given = getattr(value, name)
-        if given != default:
-            options[name] = _plain(given)
-    return options
+    given = ((name, default, getattr(value, name)) for name, default in _defaults(kind))
+    return {name: _plain(own) for name, default, own in given if own != default}
 
 
 @functools.cache

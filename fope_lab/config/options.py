@@ -20,13 +20,7 @@ from annotated_types import MinLen
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.cache import Cache
 from fope_lab.config.checks import EachOnce, Parsed
-from fope_lab.config.problems import (
-    ConfigError,
-    Problem,
-    missing,
-    shown,
-    unknown_name,
-)
+from fope_lab.config.problems import ConfigError, Problem, missing, shown, unknown_name
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -101,9 +95,8 @@ def options_of(kind: Any) -> Mapping[str, Option]:
     return _options(kind)
 
 
-@functools.cache
+@functools.cache  # annotations are compiled from text
 def _options(kind: Any) -> Mapping[str, Option]:
-    """Cached, because annotations are compiled from text."""
     hints = typing.get_type_hints(kind, include_extras=True)
     return {
         option_name(each): Option(hints[each.name], default_of(each))
@@ -131,9 +124,9 @@ def summary(kind: type[Any]) -> str:
 class Entry(Generic[T]):
     """What a name stands for: options, and `make`, which builds a value of those that are given.
 
-    `title` is what errors call it, such as "corpus c4"; it is empty for a section, which errors
-    name by its place. `refused` has the reason why an option that others have is not one here.
-    `beside` are keys of the same mapping that something else reads.
+    `title` is what errors call it, such as "corpus c4"; it is empty for a section. `refused` has
+    the reason why an option that others have is not one here. `beside` are keys of the same
+    mapping that something else reads.
     """
 
     title: str
@@ -154,8 +147,7 @@ class Entry(Generic[T]):
         """The value that the given options make; relative paths start from `base`.
 
         `cache` has the values that other packages parsed before. Raises ConfigError with every
-        problem: unknown and missing options, wrong values, and whatever `make` refuses with a
-        ValueError.
+        problem, and for whatever `make` refuses with a ValueError.
         """
         values = self.values(given, base, cache)
         try:
@@ -246,15 +238,13 @@ def _entry_of(kind: Any, title: str) -> Entry[Any]:
     return Entry(title, summary(kind), options_of(kind), make)
 
 
-@functools.cache
+@functools.cache  # a sweep has thousands of values to check
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    """What checks values. Cached: a sweep has thousands of values to check."""
     return _shared_adapter(_for_pydantic(annotation))
 
 
-@functools.cache
+@functools.cache  # once more: many options differ in their descriptions only
 def _shared_adapter(annotation: Any) -> TypeAdapter[Any]:
-    """Cached once more, because many options differ in their descriptions only."""
     return _type_adapter(annotation)
 
 
@@ -265,9 +255,7 @@ def _type_adapter(annotation: Any) -> TypeAdapter[Any]:
 
 
 def _for_pydantic(annotation: Any) -> Any:
-    """The annotation for pydantic: a tuple takes a list too, which is what YAML has, a dataclass
-    takes a mapping of its options, a type that another package parses is not looked into, and what
-    an option means is left out."""
+    """Tuples take lists, dataclasses mappings; what another package parses is not looked into."""
     from pydantic import Strict
 
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -300,7 +288,6 @@ def nested(kind: type[Any]) -> Parsed:
 
 
 def _docs(annotation: Any) -> Iterator[str]:
-    """The descriptions in an annotation, also those of the members of a union."""
     for inside in typing.get_args(annotation):
         if isinstance(inside, Doc):
             yield inside.text

@@ -46,14 +46,10 @@ BASES = {
     "fope_lab.stages.base": ("STAGE_TYPES",),
 }
 """All tables of named classes. Ours are in them before a plug-in is imported, so that it is the
-plug-in that is told of a name that both have."""
+plug-in that hears of a name that both have."""
 INIT = "__init__.py"
 PREFIX = "plugin_"
 """Stands before the name of a file, so that `tokenizers.py` hides no installed module."""
-
-
-class PluginError(UserError):
-    """An installed plug-in can't be used; the text says which, and why."""
 
 
 @dataclass(frozen=True)
@@ -86,16 +82,13 @@ _begun: set[str] = set()
 
 
 def load_plugins(
-    names: Iterable[str | os.PathLike[str]],
-    base: str | os.PathLike[str] = ".",
-    at: FieldPath = (),
+    names: Iterable[str | os.PathLike[str]], base: str | os.PathLike[str] = ".", at: FieldPath = ()
 ) -> None:
     """Import plug-ins: files (`./mine.py`), folders with an `__init__.py`, or modules by name.
 
     Relative paths start from the folder `base`; `at` is the path of the list in errors. A plug-in
-    is imported once, by whatever name.
-    Raises ConfigError with a problem for each plug-in that is not there, raises on import, or takes
-    a name that is taken.
+    is imported once, by whatever name. Raises ConfigError with a problem for each that is not
+    there, raises on import, or takes a name that is taken.
     """
     load_installed()
     problems: list[Problem] = []
@@ -109,7 +102,7 @@ def load_plugins(
 def load_installed() -> None:
     """Import the modules that installed packages name in GROUP, after all modules of ours.
 
-    Raises PluginError for one that can't be imported or takes a name that is taken.
+    Raises UserError for one that can't be imported or takes a name that is taken.
     """
     if GROUP in _begun:
         return
@@ -120,7 +113,7 @@ def load_installed() -> None:
             try:
                 _import(module, installed=True)
             except ConfigError as error:
-                raise PluginError(
+                raise UserError(
                     f"the installed package {package} has a plug-in that can't be used: {error};"
                     f" mend or uninstall {package}"
                 ) from error
@@ -132,8 +125,8 @@ def load_installed() -> None:
 def installed_plugins() -> dict[str, str]:
     """The modules in GROUP, each with the package that names it.
 
-    Those of a checkout are read from its pyproject.toml: the metadata of an editable installation
-    are those of the day on which it was installed.
+    Those of a checkout are read from its pyproject.toml, which may be newer than the metadata of
+    its editable installation.
     """
     found = {
         point.value: point.dist.name if point.dist else "?"
@@ -161,10 +154,7 @@ def plugin_of(module: str) -> Plugin | None:
 
 
 class WithPlugins:
-    """Carries a value to another process, which imports the plug-ins before it unpickles the value.
-
-    Unpickling gives the value itself.
-    """
+    """Carries a value to another process: unpickling imports the plug-ins and gives the value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -177,17 +167,15 @@ class WithPlugins:
 def _unpacked(plugins: Sequence[Plugin], value: bytes) -> Any:
     load_installed()
     for plugin in plugins:
-        if plugin.module in _loaded:
-            continue
-        if plugin.by_path or _origin(plugin.module) is None:
-            _import_file(plugin.module, plugin.file)
-        else:
-            _import(plugin.module)
+        if plugin.module not in _loaded:
+            if plugin.by_path or _origin(plugin.module) is None:
+                _import_file(plugin.module, plugin.file)
+            else:
+                _import(plugin.module)
     return pickle.loads(value)
 
 
 def _load(name: str, base: Path) -> None:
-    """Import the plug-in that a user names. Raises ConfigError."""
     if not (name.endswith(".py") or name.startswith((".", "~")) or "/" in name):
         origin = _origin(name)
         if origin is None:
@@ -200,22 +188,17 @@ def _load(name: str, base: Path) -> None:
     file = (base / os.path.expanduser(name)).resolve()
     if (file / INIT).is_file():
         file /= INIT
-    if not file.is_file():
-        raise ConfigError(_not_there(name, file, base))
-    if _is_loaded(file):
-        return
-    if (module := _name_in_package(file)) is not None:
-        _import(module)
-    else:
-        _import_file(_free_name(file), file)
-
-
-def _not_there(name: str, file: Path, base: Path) -> Problem:
     if file.is_dir():
-        return Problem((), f"{name} is a folder without an {INIT}")
-    known = [os.path.relpath(path, base) for path in sorted(file.parent.glob("*.py"))]
-    near = nearest_name(os.path.normpath(name), known)
-    return Problem((), f"{name} is not there", nearest=near and f"./{near}")
+        raise ConfigError(f"{name} is a folder without an {INIT}")
+    if not file.is_file():
+        known = [os.path.relpath(path, base) for path in sorted(file.parent.glob("*.py"))]
+        near = nearest_name(os.path.normpath(name), known)
+        raise ConfigError(Problem((), f"{name} is not there", nearest=near and f"./{near}"))
+    if not _is_loaded(file):
+        if (module := _name_in_package(file)) is not None:
+            _import(module)
+        else:
+            _import_file(_free_name(file), file)
 
 
 def _is_loaded(file: Path) -> bool:
@@ -223,7 +206,6 @@ def _is_loaded(file: Path) -> bool:
 
 
 def _origin(module: str) -> Path | None:
-    """The file of a module that can be imported; the packages that it is in are imported."""
     with contextlib.suppress(ImportError, ValueError, AttributeError):
         spec = importlib.util.find_spec(module)
         if spec is not None and spec.origin is not None:
@@ -232,7 +214,6 @@ def _origin(module: str) -> Path | None:
 
 
 def _name_in_package(file: Path) -> str | None:
-    """The name under which a file of a package is imported; None outside an importable package."""
     parts, folder = [] if file.name == INIT else [file.stem], file.parent
     while (folder / INIT).is_file():
         parts.insert(0, folder.name)
@@ -251,9 +232,8 @@ def _free_name(file: Path) -> str:
 
 
 def _importable(name: str) -> list[str]:
-    """The modules that a misspelt name could mean: those with the same first letter."""
     names = {*_loaded, *(module.name for module in pkgutil.iter_modules())}
-    return sorted(each for each in names if each[:1] == name[:1])
+    return sorted(each for each in names if each[:1] == name[:1])  # the first letter is right
 
 
 class _FromSource(SourceFileLoader):
@@ -264,7 +244,6 @@ class _FromSource(SourceFileLoader):
 
 
 def _import(name: str, *, installed: bool = False) -> None:
-    """Import a module by its name, and remember it. Raises ConfigError."""
     with _registering(name):
         module = importlib.import_module(name)
         if module.__file__ is None:
@@ -273,7 +252,6 @@ def _import(name: str, *, installed: bool = False) -> None:
 
 
 def _import_file(name: str, file: Path) -> None:
-    """Import a file as the module `name`, and remember it. Raises ConfigError."""
     plugin = Plugin(name, file, by_path=True)
     loader = _FromSource(name, str(file))
     inside = [str(file.parent)] if file.name == INIT else None
@@ -317,7 +295,7 @@ def _tables_of_ours() -> Iterator[Any]:
 
 
 def _line_of(error: BaseException) -> str:
-    """The line, outside of fope-lab and of Python's own import, that an error comes from."""
+    """The line, outside of fope-lab and of Python's import, that an error comes from."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     own = (str(Path(__file__).parents[1]), "<frozen")

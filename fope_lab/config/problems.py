@@ -36,10 +36,10 @@ class NameTakenError(ValueError):
 class Problem:
     """One problem of the value at `path`; converting it to text gives the whole sentence.
 
-    `fault` says what is wrong, such as "found -1" or "is missing". `needs` says what belongs there
-    instead, `allowed` lists the names that may stand there (of many, only the first) and `nearest`
-    is the one most like the name found. `is_missing` says that there is no value. `file` and `line`
-    are set once the place in a file is known.
+    `fault` says what is wrong, such as "found -1", and `needs` what belongs there instead.
+    `allowed` are the names that may stand there (of many, the first), and `nearest` the one most
+    like the name found. `is_missing` says that there is no value. `file` and `line` are set once
+    the place in a file is known.
     """
 
     path: FieldPath

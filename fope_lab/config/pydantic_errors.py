@@ -55,7 +55,6 @@ def problems_of(error: ValidationError, annotation: Any) -> list[Problem]:
 
 
 def _joined(last: list[Problem], problem: Problem) -> list[Problem]:
-    """The last problem and this one: a single one if a value may be one of several types."""
     if not last or last[0].needs is None or problem.needs is None:
         return [*last, problem]
     if dataclasses.replace(last[0], needs=problem.needs) != problem:
@@ -89,14 +88,12 @@ def _problems(detail: ErrorDetails, annotation: Any) -> Iterator[Problem]:
 
 
 def _of_what(annotation: Any) -> str:
-    """What a list is to be a list of, if its items say so."""
     items = [item for list_type in _members(annotation) for item in _inside(list_type, 0)]
     nouns = [getattr(each, "noun", "") for item in items for each in typing.get_args(item)[1:]]
     return "".join(f" of {noun}" for noun in nouns if noun)
 
 
 def _amount(name: str, value: Any) -> str:
-    """A number of an error's context: whole numbers without a point, lengths with their unit."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if name in ("min_length", "max_length"):
@@ -105,10 +102,7 @@ def _amount(name: str, value: Any) -> str:
 
 
 def _place(annotation: Any, location: tuple[str | int, ...]) -> tuple[FieldPath, Any]:
-    """The path of the value that an error is about, and what its annotation is.
-
-    pydantic's location has more parts than the path: "[key]", and names of a union's members.
-    """
+    """The path and annotation; pydantic's location also has "[key]" and a union's members."""
     path: FieldPath = ()
     for part in location:
         if part == "[key]":
@@ -121,7 +115,6 @@ def _place(annotation: Any, location: tuple[str | int, ...]) -> tuple[FieldPath,
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The types that an annotation allows, without what is said of them."""
     origin = typing.get_origin(annotation)
     if origin is Annotated:
         return _members(typing.get_args(annotation)[0])
@@ -131,7 +124,6 @@ def _members(annotation: Any) -> list[Any]:
 
 
 def _inside(kind: Any, part: str | int) -> Iterator[Any]:
-    """The annotation of an item of a list or of a value of a mapping."""
     arguments, origin = typing.get_args(kind), typing.get_origin(kind)
     if isinstance(part, int):
         if origin is tuple and Ellipsis not in arguments:
@@ -143,6 +135,5 @@ def _inside(kind: Any, part: str | int) -> Iterator[Any]:
 
 
 def _literals(annotation: Any) -> list[Any]:
-    """The values of the literals among the types that an annotation allows."""
     members = _members(annotation)
     return [v for m in members if typing.get_origin(m) is Literal for v in typing.get_args(m)]

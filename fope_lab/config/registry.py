@@ -101,7 +101,6 @@ class Registry(Generic[T]):
             raise self._error(error.problems, at) from error
 
     def _split(self, value: Any) -> tuple[str, dict[str, Any]]:
-        """The name and the options of a description. Raises ConfigError."""
         if isinstance(value, str):
             return self._known(value, ()), {}
         if not isinstance(value, Mapping):
@@ -125,16 +124,17 @@ class Registry(Generic[T]):
     def _known(self, name: str, at: FieldPath) -> str:
         if name in self.all_names():
             return name
+        names = sorted(self.all_names())
         known, bracket, options = name.removesuffix(")").partition("(")
-        if not at and bracket and known in self.all_names():  # a label, as tables have it
+        if not at and bracket and known in names:  # a label, as tables have it
             written = f"{known}, {options}".replace("=", ": ").replace(",", ", ").replace("  ", " ")
             needs = f"a mapping, as in {{{self.key}: {written}}}"
             raise ConfigError(Problem((), f"found {shown(name)}", needs))
-        problem = unknown_name(at, self.noun, name, sorted(self.all_names()))
-        alone = self.names()
-        with_options = sorted({*self.all_names()} - {*alone})
+        problem = unknown_name(at, self.noun, name, names)
+        alone = sorted(self.names())
+        with_options = [each for each in names if each not in alone]
         if not at and with_options:  # there is no mapping around the name
-            allowed = (*sorted(alone), f"and with options {name_list(with_options)}")
+            allowed = (*alone, f"and with options {name_list(with_options)}")
             problem = dataclasses.replace(problem, allowed=allowed)
         raise ConfigError(problem)
 

@@ -47,24 +47,20 @@ def sweep_path(word: str | Path) -> Path:
     if name in shipped:
         file = root / f"{name}{SUFFIX}"
         return file if file.exists() else root / name
+    files = sorted(file.name for file in path.parent.glob("*.y*ml"))
     raise SweepError(
         Problem(
             (),
             "is not there, and no sweep of this name comes with fope-lab",
-            nearest=_nearest_file(path) or _nearest_shipped(name, shipped),
+            nearest=nearest_name(path.name, files) or _nearest_shipped(name, shipped),
             allowed=None if path.suffix else first_names(shipped),
             file=path,
         )
     )
 
 
-def _nearest_file(path: Path) -> str | None:
-    """The name of the sweep file in the folder of `path` that is most like it."""
-    return nearest_name(path.name, sorted(file.name for file in path.parent.glob("*.y*ml")))
-
-
 def _nearest_shipped(name: str, shipped: list[str]) -> str | None:
-    """The most similar name, also where the folder was left out: fope-table2 → mini/fope-table2."""
+    """Also where the folder was left out: fope-table2 → mini/fope-table2."""
     by_end = {full.rpartition("/")[2]: full for full in reversed(shipped)}
     end = nearest_name(name, by_end)
     return nearest_name(name, shipped) or (None if end is None else by_end[end])

@@ -77,9 +77,9 @@ for _name, _pattern in _SCALARS.items():
 class Document:
     """A parsed YAML file: `.value`, and `.line(path)` for any field path in it.
 
-    If `text` is given, it is parsed instead of the file; `path` then only names it in problems.
-    `problems` are keys given twice, of which the value has the first. Raises SweepError if the file
-    is not YAML, or holds what a sweep file can't.
+    If `text` is given, it is parsed instead of the file. `problems` are keys given twice, of which
+    the value has the first. Raises SweepError if the file is not YAML, or holds what a sweep file
+    can't.
     """
 
     def __init__(self, path: Path, text: str | None = None) -> None:
@@ -108,7 +108,9 @@ class Document:
             with self.path.open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
-            raise self._refused(f"is not there{self._nearest_file()}") from None
+            names = sorted(path.name for path in self.path.parent.glob("*.y*ml"))
+            near = did_you_mean(self.path.name, names)
+            raise self._refused(f"is not there{near}") from None
         except IsADirectoryError:
             raise self._refused("is a folder; give a sweep file") from None
         except (OSError, ValueError) as error:  # ValueError: a name no file can have
@@ -124,13 +126,6 @@ class Document:
             line = data.count(b"\n", 0, error.start) + 1
             message = f"is not UTF-8 text: found the byte 0x{data[error.start]:02x}"
             raise self._refused(message, line) from None
-
-    def _nearest_file(self) -> str:
-        try:
-            names = [path.name for path in self.path.parent.glob("*.y*ml")]
-        except (OSError, ValueError):
-            return ""
-        return did_you_mean(self.path.name, sorted(names))
 
     def _compose(self, text: str) -> yaml.Node | None:
         try:
@@ -170,7 +165,8 @@ class Document:
             message = "is nested too deeply, or an alias that holds itself"
             raise SweepError(self._problem(node, path[:3], message))
         if node.tag.removeprefix(_TAG) not in ("map", "seq", "str", *_SCALARS):
-            self._refuse(node, path, f"found the tag {_shorthand(node.tag)}; tags are not read")
+            tag = node.tag.replace(_TAG, "!!")
+            self._refuse(node, path, f"found the tag {tag}; tags are not read")
             return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
@@ -201,7 +197,7 @@ class Document:
         return result
 
     def _merged(self, node: yaml.Node, path: FieldPath) -> Iterator[dict[str, Any]]:
-        """The mappings that a merge key names, from the last one to the first, which wins."""
+        """From the last one to the first, which wins."""
         for one in reversed(node.value) if isinstance(node, yaml.SequenceNode) else [node]:
             if isinstance(one, yaml.MappingNode):
                 yield self._construct(one, path)
@@ -240,17 +236,14 @@ def _number(text: str, kind: str) -> int | float:
     if kind == "float" and lower.lstrip("+-") in (".inf", ".nan"):
         return float(lower.replace(".", ""))
     value = float(text)
+    too_large = ValueError(f"found {text[:30]}, a number too large to compute with")
     if math.isinf(value):
-        raise ValueError(f"found {text[:30]}, a number too large to compute with")
+        raise too_large
     if kind == "float" and not ("e" in lower and value.is_integer() and int(value) in INTEGERS):
         return value
     if abs(value) > INTEGERS.stop:  # before it is computed: it may have millions of digits
-        raise ValueError(f"found {text[:30]}, a number too large to compute with")
+        raise too_large
     exact = int(Decimal(text.replace("_", "")))
     if exact not in INTEGERS:
-        raise ValueError(f"found {text[:30]}, a number too large to compute with")
+        raise too_large
     return exact
-
-
-def _shorthand(tag: str) -> str:
-    return tag.replace(_TAG, "!!")

@@ -106,8 +106,7 @@ class StageConfig(Options, ABC):
     user_facing: ClassVar[bool] = True
     """Whether a sweep file may name the kind; others are added where a stage needs one."""
     corpus_path: ClassVar[tuple[str, ...]] = ()
-    """The fields that lead to the corpus whose documents the stage reads itself; empty where it
-    reads none, or what another stage has prepared."""
+    """The fields that lead to the corpus whose documents the stage reads itself, if it does."""
     outside_file: ClassVar[Mapping[str, str]] = {}
     """Fields that a stage's section does not give, and what gives them instead."""
 
@@ -120,8 +119,7 @@ class StageConfig(Options, ABC):
             STAGE_TYPES.register(kind, cls)
 
     def problems(self) -> Iterable[Problem]:
-        """Several workers of a stage whose work they can't share, and shares of a model that is
-        not trained."""
+        """Workers that can't share the work, and shares of a model that is not trained."""
         if self.resources.size > 1 and not self.divisible:
             workers = self.resources.workers
             name, given = ("gpus", self.resources.gpus) if workers is None else ("workers", workers)
@@ -136,13 +134,12 @@ class StageConfig(Options, ABC):
         return False
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """The longest sequence in tokens that the model reads, and the field that says so; None
-        where only running can tell."""
+        """The field that says so, and the longest sequence in tokens that the model reads."""
         return None
 
     def corpora(self) -> Mapping[str, Corpus]:
-        """For a stage that trains nothing: the corpora whose held-out part the stage reads, by
-        field; the first has the role text_role(0)."""
+        """The corpora whose held-out part the stage reads, by field, in the order of text_role;
+        none for a training."""
         return {}
 
     def reads(self) -> Corpus | None:
@@ -159,12 +156,11 @@ class StageConfig(Options, ABC):
         return ()
 
     def recorded_in_words(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a result of the stage recorded, by the names under which a report lists it."""
+        """What a result recorded, by the names under which a report lists it."""
         return recorded
 
     def part_read(self) -> str | None:
-        """The part of the held-out text of `corpora` that the stage's numbers are measured on; None
-        if they are not a loss on that text."""
+        """The part of the text of `corpora` that the stage measures a loss on, if it does."""
         return None
 
     def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
@@ -176,10 +172,7 @@ class StageConfig(Options, ABC):
         return ()
 
     def key_replacements(self) -> Mapping[str, Any]:
-        """What the key has instead of some fields: the content of local files, by field.
-
-        Raises fope_lab.data.problems.DataError.
-        """
+        """The content of local files, which the key has instead of fields. Raises DataError."""
         return {}
 
     def missing_resource(self, store: Path | None) -> str | None:

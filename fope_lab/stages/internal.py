@@ -10,10 +10,10 @@ training; a section of kind `extend` with `train: none` asks for it, or an evalu
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -139,11 +139,11 @@ class Select(StageConfig, kind="select"):
 
     def means(self, losses: Mapping[str, float]) -> list[float]:
         """The mean loss of each value over the seeds; infinite if a loss is not finite."""
-        return [_mean([losses[role] for role in roles]) for roles in self.roles()]
+        of_values = [[losses[role] for role in roles] for roles in self.roles()]
+        return [fmean(each) if all(map(math.isfinite, each)) else math.inf for each in of_values]
 
     def recorded_in_words(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The chosen value and the mean of each value, such as "chosen learning rate": 0.002 and
-        "mean validation loss at learning rate 0.002": 2.07."""
+        """Such as "chosen learning rate": 0.002, "mean validation loss at learning rate 1": 2."""
         setting, loss = (name.rpartition(".")[2].replace("_", " ") for name in (self.over, self.by))
         words: dict[str, Any] = {f"chosen {setting}": recorded.get(SELECTED, {}).get("value")}
         for one in recorded.get(MEANS, ()):
@@ -153,16 +153,9 @@ class Select(StageConfig, kind="select"):
         return words
 
     def chosen_role(self, recorded: Mapping[str, Any]) -> str | None:
-        """The role of the candidate that the stage chose; None if its result does not say so.
-
-        `recorded` is what its result.json recorded.
-        """
+        """The role of the candidate that the stage chose, by what its result recorded."""
         index = recorded.get(SELECTED, {}).get("index")
         return None if index is None else candidate_role(int(index), self.seed)
-
-
-def _mean(losses: Sequence[float]) -> float:
-    return statistics.fmean(losses) if all(map(math.isfinite, losses)) else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ ABSENT = "–"
 """Stands where an axis has no value."""
 OWN = "own"
 """Stands where an axis of embeddings leaves a model the embedding that it has."""
-SEED = "seed"
 MOST_SHOWN = 60
 """The most characters of a setting that tells two equal labels apart."""
 
@@ -41,10 +40,7 @@ def label(value: Any) -> str:
 
 
 def label_parts(text: str) -> tuple[str, frozenset[str]]:
-    """fope(base=129,sigma=0.10) → fope, {base=129.0, sigma=0.1}: a label's name and its options.
-
-    Numbers are in one spelling, so that labels can be compared.
-    """
+    """fope(base=129,sigma=0.10) → fope, {base=129.0, sigma=0.1}: to be compared."""
     name, options = split_label(text)
     pairs = (option.partition("=") for option in options)
     return _number(name), frozenset(
@@ -70,7 +66,6 @@ def split_at_commas(text: str) -> list[str]:
 
 
 def _number(text: str) -> str:
-    """A number in one spelling; other texts as they are."""
     try:
         number = float(text)
     except ValueError:
@@ -146,17 +141,15 @@ def distinguish(stages: Iterable[Labelled]) -> dict[str, str]:
     before them do not, and the seed. Stages with one label, such as two that prepare files, have
     the settings added in which they differ; stages without any such setting, their key.
     """
-    by_key = {stage.key: stage for stage in stages}
-    full = unique_labels(by_key.values())
+    short = unique_labels({stage.key: stage for stage in stages}.values())
     sections: dict[tuple[str, str], dict[str, LabelParts]] = {}
-    short = dict(full)
-    for key, text in full.items():
+    for key, text in short.items():
         if parts := LabelParts.of(text):
             sections.setdefault((parts.head, parts.tail), {})[key] = parts
     for members in sections.values():
         names = list(dict.fromkeys(name for parts in members.values() for name in parts.fields))
         rows = [[parts.fields.get(name, "") for name in names] for parts in members.values()]
-        kept = {names[column] for column in telling_columns(rows)} | {SEED}
+        kept = {names[column] for column in telling_columns(rows)} | {"seed"}
         for key, parts in members.items():
             fields = {name: field for name, field in parts.fields.items() if name in kept}
             short[key] = str(LabelParts(parts.head, fields, parts.tail))
@@ -195,7 +188,6 @@ def telling_columns(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _settings_apart(stages: Sequence[Labelled]) -> list[str]:
-    """For each stage, the settings in which it differs from the others, as short texts."""
     settings = [_leaves(stage.config) for stage in stages]
     names = list(dict.fromkeys(name for own in settings for name in own))
     columns = [_endings([own.get(name, ABSENT) for own in settings]) for name in names]
@@ -206,7 +198,6 @@ def _settings_apart(stages: Sequence[Labelled]) -> list[str]:
 
 
 def _leaves(value: Any, path: str = "") -> dict[str, str]:
-    """The settings inside a mapping by their dotted paths; a list is one setting."""
     if not isinstance(value, Mapping):
         return {path: label(value)}
     inside = (_leaves(item, f"{path}.{key}" if path else str(key)) for key, item in value.items())
@@ -215,8 +206,6 @@ def _leaves(value: Any, path: str = "") -> dict[str, str]:
 
 def _endings(texts: Sequence[str]) -> list[str]:
     """The shortest ends of paths that tell the same ones apart; other texts as they are."""
-    if not any("/" in text for text in texts):
-        return list(texts)
     parts = [text.split("/") for text in texts]
     for count in range(1, max(map(len, parts)) + 1):
         ends = ["/".join(part[-count:]) for part in parts]

@@ -39,16 +39,16 @@ CURVE_AXES = {axis.name: axis for axis in (LENGTH, POSITION, INPUT_LENGTH, WORDS
 class Metric:
     """A metric of one stage.
 
-    `name` is the name that it is logged under; that of a curve ends in its axis, `_by_length`.
-    `short_name` is the name that claims use, `label` the words that tables use; the default label
-    is the name in words, without the axis.
-    A curve has an `axis`, and `xs`, the points that the configuration asks for; a single number has
-    neither. `corpus` is the text that the metric is measured on. `mastery` is set for the accuracy
-    of a task that a model may fail to learn: it names the metric that tells what the model knows
-    inside the trained length, which is this metric at a short x, or another one. `shown_as` names
-    the metric of the same stage that says the same and that tables show instead; a metric that
-    compares `across_tokenizers` is shown beside it where the models of a table differ in theirs,
-    and wherever a sweep file names it.
+    `name` is what it is logged under; that of a curve ends in its axis, `_by_length`.
+    `short_name` is what claims use, `label` the words that tables use; by default the name in
+    words, without the axis.
+    A curve has an `axis`, and `xs`, the points that the configuration asks for. `corpus` is the
+    text that the metric is measured on. `mastery` is set for the accuracy of a task that a model
+    may fail to learn: it names the metric that tells what the model knows inside the trained
+    length, which is this metric at a short x, or another one. `shown_as` names the metric of the
+    same stage that says the same and that tables show instead; a metric that compares
+    `across_tokenizers` is shown beside it where the models of a table differ in theirs, and
+    wherever a sweep file names it.
     """
 
     name: str

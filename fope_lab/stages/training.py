@@ -74,8 +74,7 @@ class TrainSettings(Options):
         Doc("The number of steps between validations on held-out data; the default is none."),
     ] = None
     validation_tokens: Annotated[
-        PositiveInt | None,
-        Doc("The most tokens to read in a validation; 65,536 by default."),
+        PositiveInt | None, Doc("The most tokens to read in a validation; 65,536 by default.")
     ] = None
     validation_length: Annotated[
         PositiveInt | None,
@@ -121,8 +120,7 @@ class TrainSettings(Options):
         ),
     ] = None
     gradient_checkpointing: Annotated[
-        bool,
-        Doc("Whether to compute layers twice, which takes less memory and a third more time."),
+        bool, Doc("Whether to compute layers twice, which takes less memory and a third more time.")
     ] = False
     compile: Annotated[bool, Doc("Whether to compile the model with torch.compile.")] = False
     checkpoint_every: Annotated[
@@ -161,13 +159,9 @@ class TrainSettings(Options):
             idle["decay"] = f"schedule {self.schedule} has no linear decay"
         if self.validate_every is None:
             reason = "there are no validations without validate_every"
-            names = (
-                "validation_tokens",
-                "validation_length",
-                "validation_part",
-                "stop_at_accuracy",
-            )
-            idle |= dict.fromkeys(names, reason)
+            of_validations = ("tokens", "length", "part")
+            idle |= dict.fromkeys([f"validation_{name}" for name in of_validations], reason)
+            idle["stop_at_accuracy"] = reason
         return idle
 
     @property
@@ -292,7 +286,6 @@ class TrainingConfig(StageConfig):
 
 
 def _nearest(tokens: int, multiple: int) -> str:
-    """Which numbers of tokens would do instead."""
     below, above = tokens // multiple * multiple, (tokens // multiple + 1) * multiple
     return f"the nearest are {below} and {above}" if below else f"the least is {above}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import yaml
 
 from fope_lab.analysis import parse_analysis
 from fope_lab.atomic_files import write_atomic
-from fope_lab.config.problems import FieldPath, did_you_mean, name_list, shown
+from fope_lab.config.problems import did_you_mean, name_list, shown
 from fope_lab.config.yaml_document import Document
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.hub import PREFIX
@@ -29,11 +29,11 @@ DIGITS = 8
 def adhoc_sweep(
     command: str, name: str | None, content: Mapping[str, Any], store: Store | None = None
 ) -> tuple[Sweep, str]:
-    """The sweep with this content, and its YAML text; `store` is that of load_sweep.
+    """Return the sweep with this content, and its YAML text; `store` is that of load_sweep.
 
     Relative paths start from the current folder. Without a name the sweep is named after the
-    command and a hash of the content, so that the same arguments give the same sweep. Raises
-    SweepError, whose problems name the command instead of a file.
+    command and a hash of the content: the same arguments give the same sweep. Raises SweepError,
+    whose problems name the command instead of a file.
     """
     named = {"name": name or f"{command}-{digest(content)[:DIGITS]}", **content}
     text = yaml.safe_dump(named, sort_keys=False, allow_unicode=True)
@@ -42,14 +42,10 @@ def adhoc_sweep(
     except SweepError as error:
         where = Path(f"fope-lab {command}")
         problems = (
-            replace(problem, path=_without_stages(problem.path), file=where, line=None)
-            for problem in error.problems
+            replace(p, path=p.path[p.path[:1] == ("stages",) :], file=where, line=None)
+            for p in error.problems
         )
         raise SweepError(problems) from None
-
-
-def _without_stages(path: FieldPath) -> FieldPath:
-    return path[1:] if path[:1] == ("stages",) else path
 
 
 def save_sweep(sweep: Sweep, text: str, store: Path) -> Path:
@@ -81,12 +77,6 @@ SAID_ELSEWHERE = {"kind": "it is the name before the colon", "from": "CHECKPOINT
 """The fields of a stage that a task can't set, and where they come from instead."""
 
 
-def evaluation_kinds() -> dict[str, type[ModelEvaluation]]:
-    """The kinds of stages that measure a model, by name."""
-    kinds = STAGE_TYPES.all().items()
-    return {name: kind for name, kind in kinds if issubclass(kind, ModelEvaluation)}
-
-
 def evaluation_content(
     checkpoints: Sequence[str],
     tasks: Sequence[str],
@@ -94,7 +84,7 @@ def evaluation_content(
     gpus: float,
     embeddings: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The content of a sweep in which every checkpoint is measured by every task.
+    """Return the content of a sweep in which every checkpoint is measured by every task.
 
     A task is a kind's name, the name of a task of a kind (`hellaswag`), or `kind: {field: value}`
     with the fields of a sweep file; tasks of the same kind become one stage. `lengths` apply to
@@ -102,33 +92,32 @@ def evaluation_content(
     file, every checkpoint is measured with each of them in place of its own. Raises SweepError,
     also if `lengths` have no effect.
     """
-    references = list(map(as_reference, checkpoints))
     replacements = [parse_argument(text, EMBEDDING_FLAG) for text in embeddings]
     stages: dict[str, dict[str, Any]] = {}
     for text in tasks:
-        for name, section in _sections(text):
-            if name in stages:
-                _merge(stages[name], section)
+        for kind, section in _sections(text):
+            if kind in stages:
+                _merge(stages[kind], section)
             else:
-                stages[name] = {"kind": name, **section}
-    if lengths and not any(map(_lacks_lengths, stages.values())):
+                stages[kind] = {"kind": kind, **section}
+    without = [s for name, s in stages.items() if _has(name, "lengths") and "lengths" not in s]
+    if lengths and not without:
         message = "has no effect: the tasks have no lengths, or say them themselves"
         raise SweepError(Problem(("--lengths",), message))
-    for section in stages.values():
-        if lengths and _lacks_lengths(section):
-            section["lengths"] = list(lengths)
-        if gpus and "resources" not in section:
-            section["resources"] = {"gpus": gpus}
-    return {"stages": stages, **_axes(stages, {"from": references, "embedding": replacements})}
+    for section in without if lengths else ():
+        section["lengths"] = [*(lengths or ())]
+    for section in stages.values() if gpus else ():
+        section.setdefault("resources", {"gpus": gpus})
+    fields = {"from": list(map(as_reference, checkpoints)), "embedding": replacements}
+    return {"stages": stages, **_axes(stages, fields)}
 
 
 def _axes(
     stages: Mapping[str, dict[str, Any]], fields: Mapping[str, Sequence[Any]]
 ) -> dict[str, Any]:
-    """The axes over fields that all stages share: every combination of their values.
+    """Return the axes over fields that all stages share: every combination of their values.
 
-    A field with one value is set in the stages, and one without values is left out. A stage that
-    sets a field itself keeps its value.
+    A field with one value is set in the stages instead. A stage that sets a field keeps its value.
     """
     several = {name: values for name, values in fields.items() if len(values) > 1}
     rows = list(itertools.product(*several.values()))
@@ -146,7 +135,7 @@ def _axes(
 def analysis_content(
     text: str, checkpoints: Sequence[str], corpus: str | None, gpus: float
 ) -> dict[str, Any]:
-    """The content of a sweep that runs an analysis on every checkpoint, or once without any.
+    """Return the content of a sweep that runs an analysis on every checkpoint, or without any.
 
     `text` is the name of an analysis or '{type: name, option: value}'; `corpus` is written as in a
     sweep file. Raises DataError for an unknown analysis or option, and SweepError.
@@ -167,72 +156,68 @@ def analysis_content(
     return content
 
 
-def _lacks_lengths(section: Mapping[str, Any]) -> bool:
-    """Whether a stage's kind has lengths that the section does not set."""
-    return "lengths" in FILE_KINDS.entry(section["kind"]).options and "lengths" not in section
+def _has(kind: str, field: str) -> bool:
+    return field in FILE_KINDS.entry(kind).options
 
 
-def _sections(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """The sections of the stages that an argument asks for, each with its kind.
-
-    A kind occurs several times if the argument names several of its tasks.
-    """
+def _sections(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the kinds that an argument asks for, each with its fields, once for each task."""
     value = parse_argument(text, TASKS_FLAG)
-    kinds = evaluation_kinds()
+    tasks_of = {
+        name: kind.task_names()
+        for name, kind in STAGE_TYPES.all().items()
+        if issubclass(kind, ModelEvaluation)
+    }
     if isinstance(value, str):
         value = {value: {}}
     if not isinstance(value, dict):
         raise _problem(f"found {shown(value)}, needs a task, or 'kind: {{field: value}}'")
-    sections: list[tuple[str, dict[str, Any]]] = []
-    for name, section in value.items():
-        if section is not None and not isinstance(section, dict):
+    for name, given in value.items():
+        section = {} if given is None else given
+        if not isinstance(section, dict):
             raise _problem(f"found {shown(section)} for {name}, needs a mapping of its fields")
-        for field, where in SAID_ELSEWHERE.items():
-            if field in (section or {}):
-                raise _problem(f"{name}.{field} is not given here: {where}")
-        owners = [kind for kind, config in kinds.items() if name in config.task_names()]
-        if name in kinds:
-            sections.append((name, dict(section or {})))
+        for field in SAID_ELSEWHERE.keys() & section:
+            raise _problem(f"{name}.{field} is not given here: {SAID_ELSEWHERE[field]}")
+        owners = [kind for kind, tasks in tasks_of.items() if name in tasks]
+        if name in tasks_of:
+            yield name, dict(section)
         elif len(owners) == 1:
-            if section and "tasks" in section:
+            if "tasks" in section:
                 message = f"{name} is a task, which has no tasks; write '{owners[0]}: {{tasks: …}}'"
                 raise _problem(message)
-            sections.append((owners[0], {"tasks": [name], **(section or {})}))
+            yield owners[0], {"tasks": [name], **section}
         elif owners:
             choices = " or ".join(f"'{kind}: {{tasks: [{name}]}}'" for kind in owners)
             raise _problem(f"{name} is a task of {' and '.join(owners)}; write {choices}")
         else:
-            near = did_you_mean(
-                name, [*kinds, *(task for config in kinds.values() for task in config.task_names())]
-            )
-            with_tasks = [kind for kind, config in kinds.items() if config.task_names()]
+            near = did_you_mean(name, [*tasks_of, *itertools.chain(*tasks_of.values())])
+            with_tasks = name_list(kind for kind, tasks in tasks_of.items() if tasks)
             raise _problem(
-                f"unknown task {shown(name)}{near} (allowed: {name_list(kinds)}, "
-                f"and the tasks of {name_list(with_tasks)})"
+                f"unknown task {shown(name)}{near} (allowed: {name_list(tasks_of)}, "
+                f"and the tasks of {with_tasks})"
             )
-    return sections
 
 
 def _merge(known: dict[str, Any], section: Mapping[str, Any]) -> None:
     """Add a section to a known one of the same kind.
 
-    Arguments that name tasks of the same kind must give the same fields, because a field given with
-    one task must not apply to another. A kind without tasks takes each field once.
+    With tasks, all other fields must be equal: one that is given with a task must not apply to
+    another. A kind without tasks takes each field once.
     """
     kind = known["kind"]
-    if "tasks" not in FILE_KINDS.entry(kind).options:
+    if not _has(kind, "tasks"):
         for field, value in section.items():
             if known.setdefault(field, value) != value:
                 raise _problem(f"{kind}.{field} is given twice")
         return
-    first, second = ({k: v for k, v in each.items() if k != "kind"} for each in (known, section))
-    lists = [each.pop("tasks", None) for each in (first, second)]
-    if first != second or not all(isinstance(tasks, list) for tasks in lists):
+    tasks = [known.get("tasks"), section.get("tasks")]
+    same = {**known, "tasks": None} == {"kind": kind, **section, "tasks": None}
+    if not same or not all(isinstance(each, list) for each in tasks):
         raise _problem(
             f"{kind} is given twice with different fields; name its tasks in one argument, with "
             f"the fields for all of them: '{kind}: {{tasks: […], …}}'"
         )
-    known["tasks"] = [task for tasks in lists for task in tasks]
+    known["tasks"] = [task for each in tasks for task in each or ()]
 
 
 def _problem(message: str) -> SweepError:

@@ -40,12 +40,7 @@ def rows_at_once(spec: TrainingConfig) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _widths(shares: tuple[tuple[int, float], ...], rows: int, size: int) -> Mapping[int, float]:
-    """The expected number of rows of each width, of `rows` that are drawn independently, sorted
-    and cut into groups of `size`; `shares` has the rows' ends, the first first, and their shares.
-
-    The longest of a group that follows j rows is at least w if more than j rows are: a binomial
-    tail.
-    """
+    """Expected rows of each width, of `rows` drawn from `shares` and cut into groups of `size`."""
     from scipy.special import bdtrc
 
     found: defaultdict[int, float] = defaultdict(float)
@@ -62,8 +57,7 @@ def _widths(shares: tuple[tuple[int, float], ...], rows: int, size: int) -> Mapp
 
 
 def _ends(data: Data) -> Mapping[int, float]:
-    """The share of the rows by the number of tokens up to the last label; all of `length` for a
-    source that does not know its own."""
+    """The share of the rows by where their last label stands."""
     total = sum(source.weight for source in data.mix)
     share: defaultdict[int, float] = defaultdict(float)
     for source in data.mix:
@@ -165,7 +159,6 @@ def reading_peak(
 
 
 def _forward(size: Parameters, model: ModelConfig, passes: Iterable[ForwardPass]) -> Cost:
-    """Return the cost of all these forward passes."""
     counted = [(length, length * count) for length, count in passes if length * count]
     flops = sum(tokens * flops_per_token(model, length) / 3 for length, tokens in counted)
     return Cost(size, sum(tokens for _, tokens in counted), flops)

@@ -6,7 +6,7 @@ No sweep file names the preparation stages. Each is made once, however many stag
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,7 +73,6 @@ def inputs_of(
 def _training_inputs(
     spec: TrainingConfig, data: Mapping[str, Any], tokenizer: TokenizerRecipe
 ) -> tuple[list[Input], list[Problem]]:
-    """Return the corpora of a stage's `data`, and what is wrong with its other fields."""
     inputs = []
     problems = list(_settings_without_effect(spec))
     for i, source in enumerate(spec.data.mix):
@@ -97,7 +96,6 @@ def _training_inputs(
 
 
 def _settings_without_effect(spec: TrainingConfig) -> Iterator[Problem]:
-    """Yield the settings of `data` that are about other data than the stage reads."""
     if spec.data.pack and not isinstance(spec, Finetune):
         message = f"has no effect: a stage of kind {spec.kind} reads text, which fills its rows"
         yield Problem(("data", "pack"), message)
@@ -114,7 +112,6 @@ def _settings_without_effect(spec: TrainingConfig) -> Iterator[Problem]:
 def _corpus_problems(
     spec: StageConfig, inputs: Iterable[Input], tokenizer: TokenizerRecipe
 ) -> Iterator[Problem]:
-    """Yield the corpora that a stage of this kind can't read with this tokenizer."""
     readable = ("pairs", "chats") if isinstance(spec, Finetune) else ("text",)
     for each in inputs:
         kind, holds = each.corpus.kind, f"the corpus {corpus_label(each.corpus)} holds"
@@ -129,19 +126,6 @@ def _corpus_problems(
             yield Problem(each.path, message)
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What preparation stages make for one stage.
-
-    `stages` are the preparation stages, parents first, and `parents` their keys by role.
-    `key_replacements` replace fields of the stage in its key.
-    """
-
-    stages: tuple[Stage, ...]
-    parents: dict[str, str]
-    key_replacements: dict[str, Any]
-
-
 class PreparationStages:
     """Makes the preparation stages of a sweep; `resources` are those of each."""
 
@@ -150,8 +134,9 @@ class PreparationStages:
 
     def prepare(
         self, spec: StageConfig, tokenizer: TokenizerRecipe, inputs: Iterable[Input]
-    ) -> Prepared:
-        """Return what a stage needs that reads these inputs with this tokenizer.
+    ) -> tuple[list[Stage], dict[str, str], dict[str, Any]]:
+        """Return the preparation stages of a stage that reads these inputs with this tokenizer,
+        parents first; their keys by role; and what replaces fields of the stage in its key.
 
         A stage whose configuration names no tokenizer finds it with the model that it starts from.
         Raises ConfigError for a tokenizer or a corpus that can't be read.
@@ -178,24 +163,19 @@ class PreparationStages:
                 raise ConfigError(error.problems, one.path) from error
             stages.append(stage)
             parents[one.role] = stage.key
-        return Prepared(tuple(stages), parents, key_replacements)
+        return stages, parents, key_replacements
 
     def _tokenizer(self, recipe: TokenizerRecipe) -> Stage | dict[str, Any]:
-        """Return the stage that makes a tokenizer, or the identity of one that exists."""
+        """The stage that makes a tokenizer, or the identity of one that exists."""
         if isinstance(recipe, TrainedTokenizer) or recipe == GPT_NEOX:
-            return self._once(("tokenizer", recipe), lambda: self._make_tokenizer(recipe))
+            key = ("tokenizer", recipe, self._resources)
+            return self._cache.get(key, lambda: self._make_tokenizer(recipe))
         return self._cache.get(("tokenizer identity", recipe), lambda: _identity(recipe))
 
     def _corpus(self, corpus: Corpus, tokenizer: TokenizerRecipe, split: Split) -> Stage:
-        """Return the stage that tokenizes a split of a corpus."""
         canonical = json.dumps(corpus.canonical(), sort_keys=True)
-        return self._once(
-            ("prepare", canonical, tokenizer, split),
-            lambda: self._tokenize(corpus, tokenizer, split),
-        )
-
-    def _once(self, key: tuple[Any, ...], make: Callable[[], Stage]) -> Stage:
-        return self._cache.get((*key, self._resources), make)
+        key = ("prepare", canonical, tokenizer, split, self._resources)
+        return self._cache.get(key, lambda: self._tokenize(corpus, tokenizer, split))
 
     def _make_tokenizer(self, recipe: TokenizerRecipe) -> Stage:
         spec: StageConfig
@@ -207,13 +187,11 @@ class PreparationStages:
         else:
             spec = CopyTokenizer(tokenizer=recipe, resources=self._resources)
             identity = {"sha256": GPT_NEOX_SHA256}
-        label = f"{spec.kind}[{tokenizer_label(recipe)}]"
-        replaced = {"tokenizer": identity}
         return make_stage(
             spec,
             section=spec.kind,
-            label=label,
-            key_replacements=replaced,
+            label=f"{spec.kind}[{tokenizer_label(recipe)}]",
+            key_replacements={"tokenizer": identity},
             missing_files=missing,
         )
 

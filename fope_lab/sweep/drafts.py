@@ -10,7 +10,6 @@ folder, or a model of the Hugging Face hub (`hf:NAME@COMMIT`).
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -31,8 +30,8 @@ from fope_lab.sweep.sweep_file import SweepFile
 OTHER_FORMS = "FILE.yaml#STAGE, a checkpoint folder, or hf:NAME@COMMIT"
 
 
-class JoinError(LookupError):
-    """No stage of another file matches a grid point, or several stages do."""
+class OtherFileError(ValueError):
+    """`FILE.yaml#STAGE` means no stage, or several: the file, the stage or its axes don't fit."""
 
 
 @dataclass(frozen=True)
@@ -45,30 +44,31 @@ class OtherStages:
     def joined(self, reference: str, point: GridPoint) -> Stage:
         """Return the stage that matches a grid point in all axes and in the seed that both have.
 
-        Raises JoinError if none matches, or several do.
+        Raises OtherFileError if none matches, or several do.
         """
         seeds = sorted({stage.seed for stage in self.stages if stage.seed is not None})
         if seeds and point.seed not in seeds:
             allowed = name_list(seeds)
-            raise JoinError(f"{reference} has no stage with seed {point.seed} (allowed: {allowed})")
+            raise OtherFileError(
+                f"{reference} has no stage with seed {point.seed} (allowed: {allowed})"
+            )
+        own = point.choices
         matching = {
             stage.key: stage
             for stage in self.stages
-            if stage.seed in (None, point.seed) and _matches(stage.axes, point)
+            if stage.seed in (None, point.seed)
+            and all(same_value(own[a].value, v) for a, v in stage.axes.items() if a in own)
         }
         if len(matching) == 1:
             return next(iter(matching.values()))
-        shared = {
-            axis: label(choice.value)
-            for axis, choice in point.choices.items()
-            if any(axis in stage.axes for stage in self.stages)
-        }
-        where = ", ".join(f"{axis} {value}" for axis, value in shared.items()) or "every grid point"
+        known = {axis for stage in self.stages for axis in stage.axes}
+        shared = [f"{a} {label(choice.value)}" for a, choice in own.items() if a in known]
+        where = ", ".join(shared) or "every grid point"
         if not matching:
-            raise JoinError(f"{reference} has no stage for {where}")
-        free = sorted({axis for s in matching.values() for axis in s.axes} - point.choices.keys())
+            raise OtherFileError(f"{reference} has no stage for {where}")
+        free = sorted({axis for s in matching.values() for axis in s.axes} - own.keys())
         labels = name_list(stage.label for stage in matching.values())
-        raise JoinError(
+        raise OtherFileError(
             f"{reference} is ambiguous for {where}: {labels}; choose one in grid by"
             f" {name_list(free)}"
         )
@@ -80,14 +80,6 @@ class OtherStages:
             if other.key in needed:
                 needed.update(other.parents.values())
         return tuple(other for other in self.sweep.stages if other.key in needed)
-
-
-def _matches(axes: Mapping[str, Any], point: GridPoint) -> bool:
-    return all(
-        same_value(point.choices[axis].value, value)
-        for axis, value in axes.items()
-        if axis in point.choices
-    )
 
 
 @dataclass(frozen=True)
@@ -145,9 +137,7 @@ class Drafts:
     """Finds the drafts of all grid points, each once: `all`, and the `candidates` among them.
 
     `others` has the stages of other files by their reference; what is missing there has been
-    reported. `folder` is where relative paths start. `selected` has the selected axis of each
-    section with `select`. With `axes_known` false, because a part of the grid is wrong, a stage of
-    another file that does not match a grid point is no problem.
+    reported. `folder` is where relative paths start.
     """
 
     def __init__(
@@ -157,13 +147,10 @@ class Drafts:
         others: Mapping[str, OtherStages],
         cache: Cache,
         problems: ProblemCollector,
-        selected: Mapping[str, str],
-        axes_known: bool,
     ) -> None:
         self.all: list[Draft] = []
-        self.selected = selected
         self._file, self._folder, self._others = file, folder, others
-        self._cache, self._problems, self._axes_known = cache, problems, axes_known
+        self._cache, self._problems = cache, problems
         self._numbers: dict[Hashable, int] = {}
         self._candidates: dict[Hashable, Candidates] = {}
 
@@ -205,9 +192,9 @@ class Drafts:
             self.all.append(Draft(name, own, origins, parent, at.seed))
         number = self._numbers[key]
         self.all[number].points.append(at)
-        if name not in self.selected:
+        if name not in self._file.selected_axes:
             return number
-        group = self._group(number, self.selected[name])
+        group = self._group(number, self._file.selected_axes[name])
         candidates = self._candidates.setdefault(group, Candidates())
         if is_new:
             candidates.numbers.append(number)
@@ -216,23 +203,14 @@ class Drafts:
     def _group(self, number: int, without: str | None = None) -> Hashable:
         """What a draft has in common with those that differ in their seed and in one axis."""
         draft = self.all[number]
-        values = (
-            (axis, comparable(choice.value))
-            for axis, choice in draft.choices.items()
-            if axis != without
-        )
-        parent = draft.parent
-        before: Hashable = parent
-        if isinstance(parent, int):
-            before = self._group(parent)
-        elif isinstance(parent, Parent):
-            stage = parent.stage
-            before = (
-                (stage.section, json.dumps(stage.axes, sort_keys=True))
-                if stage
-                else parent.memo_key
-            )
-        return draft.section, tuple(sorted(values)), before
+        values = sorted((a, comparable(c.value)) for a, c in draft.choices.items() if a != without)
+        before: Hashable = draft.parent
+        if isinstance(before, int):
+            before = self._group(before)
+        elif isinstance(before, Parent):
+            stage = before.stage
+            before = (stage.section, comparable(stage.axes)) if stage else before.memo_key
+        return draft.section, tuple(values), before
 
     def _parents_first(
         self,
@@ -257,40 +235,39 @@ class Drafts:
         return list(order)
 
     def _outside(self, reference: Any, section: str, point: GridPoint) -> Parent:
-        """Return what the `from` of a section means at a grid point outside this file."""
         if not isinstance(reference, str) or not reference:
             return Parent()  # the check of the section says what is wrong with it
         if reference in self._file.stages:  # a cycle, or no mapping: reported there
             return Parent()
+        is_hub = reference.startswith(PREFIX)
+        if "#" in reference and not is_hub:
+            return self._in_other_file(reference, point)
+        if not (is_hub or "/" in reference or os.path.exists(self._folder / reference)):
+            names = [name for name in self._file.stages if name != section]
+            return Parent(
+                problem=f"no stage named {reference!r} in this file"
+                f"{did_you_mean(reference, names)} (allowed: {name_list([*names, OTHER_FORMS])})"
+            )
         try:
-            if "#" in reference and not reference.startswith(PREFIX):
-                return self._in_other_file(reference, point)
-            model = self._model(reference, section)
-        except JoinError as error:
-            return Parent(problem=str(error) if self._axes_known else None)
-        except (LookupError, CheckpointError) as error:
-            return Parent(problem=str(error.args[0]))
+            model = self._cache.get(
+                ("model", reference, self._folder),
+                lambda: (
+                    read_hub_model(reference)
+                    if is_hub
+                    else read_checkpoint(reference, self._folder)
+                ),
+            )
+        except CheckpointError as error:
+            return Parent(problem=str(error))
         return Parent(model.key, external=model)
 
     def _in_other_file(self, reference: str, point: GridPoint) -> Parent:
-        """Return the stage of another file that a reference means. Raises JoinError."""
         other = self._others.get(reference)
         if other is None:
             return Parent()  # reported where the file was read
-        stage = other.joined(reference, point)
-        memo_key = (stage.key, json.dumps(stage.axes, sort_keys=True))
+        try:
+            stage = other.joined(reference, point)
+        except OtherFileError as error:
+            return Parent(problem=str(error) if self._problems.axes_known else None)
+        memo_key = (stage.key, comparable(stage.axes))
         return Parent(memo_key, stage, ancestors=other.ancestors(stage))
-
-    def _model(self, reference: str, section: str) -> ExternalModel:
-        """Return the model of the hub or of a folder. Raises LookupError and CheckpointError."""
-        folder = self._folder
-        if reference.startswith(PREFIX):
-            return self._cache.get(("hub", reference), lambda: read_hub_model(reference))
-        if "/" in reference or os.path.exists(folder / reference):
-            key = ("checkpoint", reference, folder)
-            return self._cache.get(key, lambda: read_checkpoint(reference, folder))
-        names = [name for name in self._file.stages if name != section]
-        raise LookupError(
-            f"no stage named {reference!r} in this file{did_you_mean(reference, names)} "
-            f"(allowed: {name_list([*names, OTHER_FORMS])})"
-        )

@@ -60,16 +60,13 @@ class _Expansion:
         if len(set(lengths.values())) > 1:
             found = name_list(f"{axis} {length}" for axis, length in lengths.items())
             self._problems.add(Problem(("zip",), f"the lists must be equally long; found {found}"))
-        included = [
-            choices
-            for i, values in enumerate(file.include)
-            if (choices := self._included(i, values))
-        ]
+        included = [self._included(i, values) for i, values in enumerate(file.include)]
+        complete = [choices for choices in included if choices]
 
         rows = [dict(zip(zipped, row, strict=True)) for row in zip(*zipped.values(), strict=False)]
         rows = rows or [{}]
         combined = len(rows) * math.prod(map(len, grid.values()))
-        count = (combined + len(included)) * len(file.every_seed)
+        count = (combined + len(complete)) * len(file.every_seed)
         parts = len(file.stages) + len(self._axes)
         if count > file.max_stages or count * parts > file.max_stages * PARTS:
             number = f"{count:,}" if count < 10**15 else "over 10^15"
@@ -86,15 +83,14 @@ class _Expansion:
             for row in rows
             for values in itertools.product(*grid.values())
         ]
-        if included and not self._axes:
+        if complete and not self._axes:
             combinations = []  # include lists all grid points
-        combinations = self._without_excluded(combinations) + included
+        combinations = self._without_excluded(combinations) + complete
         if not combinations:
             self._problems.add(Problem(("exclude",), "leaves no grid point"))
         return [GridPoint(choices, seed) for choices in combinations for seed in file.every_seed]
 
     def _choices(self, part: str, axes: Mapping[str, Sequence[Any]]) -> dict[str, list[Choice]]:
-        """Return the choices of the right axes in `grid` or `zip`."""
         choices = {}
         for axis, values in axes.items():
             if self._is_axis(axis, (part, axis)):
@@ -104,7 +100,7 @@ class _Expansion:
         return choices
 
     def _included(self, i: int, values: Mapping[str, Any]) -> dict[str, Choice] | None:
-        """Return the choices of an entry of `include`; None if the entry is incomplete."""
+        """The choices of an entry of `include`; None if it is incomplete."""
         choices = {axis: Choice(value, ("include", i, axis)) for axis, value in values.items()}
         for axis, choice in list(choices.items()):
             if not self._is_axis(axis, choice.origin):
@@ -117,7 +113,6 @@ class _Expansion:
         return choices
 
     def _is_axis(self, axis: str, path: FieldPath) -> bool:
-        """Return whether a stage can have the axis; `path` is its place in the file."""
         stages, selectors = list(self._file.stages), sorted(self._selectors)
         stage, _, field = axis.partition(".")
         if axis in self._selectors:
@@ -137,7 +132,6 @@ class _Expansion:
         return False
 
     def _check_selected(self, axis: str, choice: Choice) -> None:
-        """Check that a value which selects a stage of another file occurs in that file."""
         known = self._selectors.get(axis, [])
         if axis.partition(".")[0] in self._file.stages or not known:
             return
@@ -157,36 +151,32 @@ class _Expansion:
         dropped: set[int] = set()
         for i, pattern in enumerate(self._file.exclude):
             # A wrong axis is in `exclude` but in no combination.
-            if not self._can_match(i, pattern) or not pattern.keys() <= common:
-                continue
-            found = [
-                having.get((axis, comparable(value)), set()) for axis, value in pattern.items()
-            ]
-            matching = set.intersection(*sorted(found, key=len))
-            if not matching:
-                self._problems.add(Problem(("exclude", i), "matches no grid point"))
-            dropped |= matching
+            if self._can_match(i, pattern) and pattern.keys() <= common:
+                found = [having.get((a, comparable(v)), set()) for a, v in pattern.items()]
+                matching = set.intersection(*sorted(found, key=len))
+                if not matching:
+                    self._problems.add(Problem(("exclude", i), "matches no grid point"))
+                dropped |= matching
         return [choices for n, choices in enumerate(combinations) if n not in dropped]
 
     def _can_match(self, i: int, pattern: Mapping[str, Any]) -> bool:
-        """Return whether an entry of `exclude` has axes of the grid with values from the grid."""
         at = ("exclude", i)
         wrong = []
         if not pattern:
             wrong.append(Problem(at, "names no axis, so it would drop every grid point"))
         for axis, value in pattern.items():
             if axis not in self._axes:
-                near, names = nearest_name(axis, self._axes), first_names(self._axes)
-                wrong.append(Problem((*at, axis), "no such axis", nearest=near, allowed=names))
+                fault, word, names = "no such axis", axis, tuple(self._axes)
             elif comparable(value) not in (known := self._known_values(axis)):
-                fault, names = f"found {shown(value)}", first_names(known.values())
-                near = nearest_name(label(value), known.values())
-                wrong.append(Problem((*at, axis), fault, nearest=near, allowed=names))
+                fault, word, names = f"found {shown(value)}", label(value), tuple(known.values())
+            else:
+                continue
+            near, allowed = nearest_name(word, names), first_names(names)
+            wrong.append(Problem((*at, axis), fault, nearest=near, allowed=allowed))
         self._problems.add(*wrong)
         return not wrong
 
     def _known_values(self, axis: str) -> Mapping[str, str]:
-        """Return the labels of an axis's values, by the values in comparable form."""
         if axis not in self._labels:
             self._labels[axis] = {comparable(v): label(v) for v in self._axes[axis]}
         return self._labels[axis]

@@ -97,11 +97,7 @@ def apply_axes(name: str, section: Mapping[str, Any], choices: Mapping[str, Choi
 def _set(
     section: dict[str, Any], dotted: list[str], value: Any
 ) -> tuple[FieldPath, set[FieldPath]]:
-    """Set the field that a dotted path names.
-
-    Returns the path, with the indices of lists as numbers, and the paths of the sections that had
-    to be created. Raises LookupError if there can be no such field.
-    """
+    """Set a field; returns its path and the sections created. Raises LookupError if it can't be."""
     target: Any = section
     path: FieldPath = ()
     created: set[FieldPath] = set()
@@ -131,10 +127,7 @@ def _index(part: str, items: list[Any], path: FieldPath) -> int:
 
 
 def _with_fields(value: Any, path: FieldPath) -> dict[str, Any] | list[Any]:
-    """Return a value in the form whose fields can be set.
-
-    Raises LookupError for a plain number or word.
-    """
+    """The value in a form whose fields can be set. Raises LookupError."""
     if isinstance(value, dict | list):
         return value
     if value is None:

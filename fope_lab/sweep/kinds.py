@@ -56,7 +56,7 @@ class _MayBeUntrained(Entry[StageConfig]):
 
 
 class _FileKinds(Registry[StageConfig]):
-    """Every kind of stage, without the kinds that only the plan makes, such as prepare-data."""
+    """Every kind that a sweep file may name."""
 
     def all_names(self) -> tuple[str, ...]:
         """The kinds that a sweep file may name."""
@@ -75,7 +75,6 @@ class _FileKinds(Registry[StageConfig]):
 
 
 def _in_file(kind: type[StageConfig], title: str = "") -> Entry[StageConfig]:
-    """The options of a kind that a section gives."""
     entry = entry_of(kind, title)
     options = {key: o for key, o in entry.options.items() if key not in kind.outside_file}
     return dataclasses.replace(entry, options=options, refused=kind.outside_file)
@@ -89,7 +88,6 @@ NUMBERS = (pydantic_errors.NEEDS["int_type"], pydantic_errors.NEEDS["float_type"
 """What is wanted where a single number belongs."""
 _EXPONENTS = {"k": "e3", "m": "e6", "b": "e9", "g": "e9"}
 _SUFFIXED = re.compile(r"(\d+(?:\.\d+)?)([kmbgKMBG])")
-GO_UNTRAINED = f"train: {UNTRAINED} extends without training"
 
 
 def needs_of(problem: Problem, section: StageFields) -> str | None:
@@ -100,26 +98,19 @@ def needs_of(problem: Problem, section: StageFields) -> str | None:
         return f"{needs}; to compare several, write them under grid: {{{axis}: […]}}"
     if needs in NUMBERS and isinstance(value, str) and (found := _SUFFIXED.fullmatch(value)):
         return f"{needs}; {value} is written {found[1]}{_EXPONENTS[found[2].lower()]}"
-    if problem.path in (("train",), ("train", "tokens")):
-        return _with_untrained(needs, value, section.fields.get("kind"))
-    return needs
-
-
-def _with_untrained(needs: str | None, value: Any, kind: Any) -> str | None:
-    """What belongs in place of a training's length, where the file seems to want no training."""
-    config = STAGE_TYPES.all().get(kind) if isinstance(kind, str) else None
-    if config is None:
+    if problem.path not in (("train",), ("train", "tokens")):
         return needs
-    if config.untrained is not None:
+    kind = section.fields.get("kind")
+    config = STAGE_TYPES.all().get(kind) if isinstance(kind, str) else None
+    if config is not None and config.untrained is not None:
         needs = needs or "a mapping of its settings"  # where there is none
-        return f"{needs}; {GO_UNTRAINED}"
-    if needs is not None and value in (UNTRAINED, None, 0):
+        return f"{needs}; train: {UNTRAINED} extends without training"
+    if config is not None and needs is not None and value in (UNTRAINED, None, 0):
         return f"{needs}; only a stage of kind extend goes without training"
     return needs
 
 
 def _value(fields: Mapping[str, Any], path: FieldPath) -> Any:
-    """The value at a path; None if there is none."""
     value: Any = fields
     for part in path:
         known = isinstance(value, Mapping) and part in value

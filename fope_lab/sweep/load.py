@@ -1,6 +1,4 @@
-"""`load_sweep`: from a sweep file to a checked `Sweep`.
-
-The steps, in this order:
+"""`load_sweep`: from a sweep file to a checked `Sweep`, in these steps:
 
     Document       the YAML text, with the line of every field        config/yaml_document.py
     SweepFile      the top level of the file                          sweep_file.py
@@ -12,7 +10,7 @@ The steps, in this order:
                    stages that prepare the data                       data_stages.py
     Sweep          all stages, and a report section that fits them    report_check.py
 
-A step reports what is wrong and leaves it out, so that one SweepError holds the problems of all.
+A step reports what is wrong and leaves it out, so that one SweepError holds all problems.
 """
 
 from __future__ import annotations
@@ -27,15 +25,13 @@ from fope_lab.config.problems import Problem, SweepError, did_you_mean, name_lis
 from fope_lab.config.shipped import sweep_path
 from fope_lab.config.yaml_document import Document
 from fope_lab.no_collections import no_collections
-from fope_lab.stages import Resources
 from fope_lab.store import Store
-from fope_lab.sweep.data_stages import PreparationStages
-from fope_lab.sweep.drafts import Drafts, OtherStages
+from fope_lab.sweep.drafts import Drafts, OtherFileError, OtherStages
 from fope_lab.sweep.expand import expand_grid
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.grid_point import same_value
 from fope_lab.sweep.local_corpora import LocalCorpora
-from fope_lab.sweep.model_stages import rule_problems, selected_axes
+from fope_lab.sweep.model_stages import rule_problems
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems, seed_rule_problems
 from fope_lab.sweep.stage_builder import StageBuilder
@@ -72,14 +68,14 @@ class _Loader:
     def load(self, path: Path, text: str | None = None) -> Sweep:
         """Return the sweep in a file; a `text` stands for the file's content.
 
-        Raises SweepError, and LookupError for a file that is still being read: a cycle.
+        Raises SweepError, and OtherFileError for a file that is still being read: a cycle.
         """
         real = path.resolve()
         if real in self._open:
             if real == self._open[-1]:
-                raise LookupError("this is the file itself; leave out the part before the #")
+                raise OtherFileError("this is the file itself; leave out the part before the #")
             names = [file.name for file in [*self._open[self._open.index(real) :], real]]
-            raise LookupError(f"a cycle: {' → '.join(names)}")
+            raise OtherFileError(f"a cycle: {' → '.join(names)}")
         if real not in self._results:
             self._open.append(real)
             try:
@@ -102,18 +98,10 @@ class _Loader:
         others = self._other_stages(file, path, problems)
         points = expand_grid(file, _axes_of(others), problems)
         problems.add(*rule_problems(file))
-        axes_known = not problems.concern("grid", "zip", "include", "exclude")
-        drafts = Drafts(
-            file, path.parent, others, self._cache, problems, selected_axes(file), axes_known
-        )
+        drafts = Drafts(file, path.parent, others, self._cache, problems)
         for point in points:
             drafts.add_point(point)
-        preparation = PreparationStages(
-            self._cache, self._corpora, Resources(cpus=float(file.prepare.resources.cpus))
-        )
-        builder = StageBuilder(
-            file, path.parent, drafts, preparation, self._corpora, self._cache, problems, axes_known
-        )
+        builder = StageBuilder(file, path.parent, drafts, self._corpora, self._cache, problems)
         builder.build_all()
         by_section = None if problems else builder.by_section()
         if not problems.concern("report"):
@@ -140,27 +128,19 @@ class _Loader:
     def _other_stages(
         self, file: SweepFile, path: Path, problems: ProblemCollector
     ) -> dict[str, OtherStages]:
-        """Return what each `FILE.yaml#STAGE` in a file means.
-
-        References that name no stage are reported, as are the problems of the other files.
-        """
         found: dict[str, OtherStages] = {}
         for at, reference in file.references():
-            if not isinstance(reference, str) or "#" not in reference:
-                continue
-            try:
-                found[reference] = self._other(reference, path.parent)
-            except SweepError as error:
-                problems.add(*error.problems)
-            except LookupError as error:
-                problems.add(Problem(at, str(error.args[0])))
+            if isinstance(reference, str) and "#" in reference:
+                try:
+                    found[reference] = self._other(reference, path.parent)
+                except SweepError as error:
+                    problems.add(*error.problems)
+                except OtherFileError as error:
+                    problems.add(Problem(at, str(error)))
         return found
 
     def _other(self, reference: str, folder: Path) -> OtherStages:
-        """Return what a reference means; of a section with `select`, the chosen stages.
-
-        Raises LookupError if it names no stage, and the SweepError of the other file.
-        """
+        """Of a section with `select`, the chosen stages. Raises SweepError, OtherFileError."""
         given, _, name = reference.rpartition("#")
         file = os.path.expanduser(given)
         folders = list(dict.fromkeys([folder, folder.parent, Path.cwd()]))
@@ -168,21 +148,17 @@ class _Loader:
         if path is None:
             names = [str(p.relative_to(place)) for place in folders for p in place.glob("*.yaml")]
             near = did_you_mean(given, names)
-            raise LookupError(f"no sweep file {given!r} in {name_list(folders)}{near}")
+            raise OtherFileError(f"no sweep file {given!r} in {name_list(folders)}{near}")
         sweep = self.load(path)
         if name not in sweep.by_section:
-            names = list(sweep.by_section)
-            fault = (
-                f"{sweep.path} has no stage {name!r}{did_you_mean(name, names)}"
-                if name
-                else f"needs a stage of {sweep.path} after the #"
-            )
-            raise LookupError(f"{fault} (allowed: {name_list(names)})")
+            fault = f"needs a stage of {path} after the #"
+            if name:
+                fault = f"{path} has no stage {name!r}{did_you_mean(name, sweep.by_section)}"
+            raise OtherFileError(f"{fault} (allowed: {name_list(sweep.by_section)})")
         return OtherStages(sweep, sweep.selected.get(name) or sweep.by_section[name])
 
 
 def _axes_of(others: Mapping[str, OtherStages]) -> dict[str, list[Any]]:
-    """Return the axes of all stages of other files, with their values."""
     axes: dict[str, list[Any]] = {}
     stages = (stage for other in others.values() for stage in other.stages)
     for axis, value in (item for stage in stages for item in stage.axes.items()):

@@ -1,9 +1,8 @@
 """What the corpora of local files hold: today, or when a run of the store read them.
 
 The key of a stage follows from the content of the files that it reads. When files are gone and the
-rest is as it was, the content that the store recorded takes the place of what can't be read: so all
-stages have the keys that they had, and finished stages are found. Files that are known to have
-changed are read as they are today.
+rest is as it was, the content that the store recorded takes their place: all stages have the keys
+that they had, and finished stages are found. Files that have changed are read as they are today.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import functools
 import json
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,16 +43,6 @@ class KnownCorpus:
     def missing(self) -> tuple[str, ...]:
         """The files that are gone."""
         return tuple(path for path in self.files if not os.path.exists(path))
-
-    def replaces(self, found: Collection[str]) -> bool:
-        """Whether files are gone and all others are as they were.
-
-        `found` are the files that the corpus has today; there are none if it can't be read.
-        """
-        if not self.missing or not set(found) <= self.files.keys():
-            return False
-        there = {path: known for path, known in self.files.items() if path not in self.missing}
-        return all(known == file_sha256(Path(path)) for path, known in there.items())
 
 
 @dataclass(frozen=True)
@@ -87,7 +76,7 @@ class LocalCorpora:
         return tuple(self._replaced.values())
 
     def located(self, section: Mapping[str, Any], folder: Path, sweep: str) -> dict[str, Any]:
-        """A stage's section, in which each corpus whose files are gone names them as recorded.
+        """Return a stage's section, in which corpora whose files are gone name those recorded.
 
         Relative paths start from `folder`, and `sweep` is the name of the sweep.
         """
@@ -100,17 +89,17 @@ class LocalCorpora:
         return {name: walk(value) for name, value in section.items()}
 
     def identity(self, corpus: Corpus) -> Mapping[str, Any]:
-        """The identity of a corpus: as recorded if files are gone. Raises DataError."""
+        """Return the identity of a corpus: as recorded if files are gone. Raises DataError."""
         known = self._replaced.get(_text(corpus.canonical()))
         return known.identity if known else corpus.identity()
 
     def missing(self, corpus: Corpus) -> tuple[str, ...]:
-        """The files of a corpus that are gone; none if it was read today."""
+        """Return the files of a corpus that are gone; none if it was read today."""
         known = self._replaced.get(_text(corpus.canonical()))
         return known.missing if known else ()
 
     def _locate(self, given: Mapping[str, Any], folder: Path, sweep: str) -> Mapping[str, Any]:
-        """The description of a corpus as recorded if files are gone, and any other as it is."""
+        """Return a corpus's description, as recorded if files are gone; any other as it is."""
         if given.get("type") not in CORPORA.all_names() and not given.keys() & CORPORA.shorthands:
             return given
         key = (_text(given), folder, sweep)
@@ -119,32 +108,45 @@ class LocalCorpora:
         return self._described[key]
 
     def _look(self, given: Mapping[str, Any], folder: Path, sweep: str) -> dict[str, Any]:
-        """The options that name the files of a corpus as recorded, or none if they are there."""
+        """Return the options that name the files of a corpus as recorded; none if they are there.
+
+        A corpus that is there is kept in `_read`, and one that is gone in `_replaced`.
+        """
         try:
             named = CORPORA.parse({k: v for k, v in given.items() if k not in AROUND})
         except ConfigError:
             return {}  # the check of the section says what is wrong
         if not named.places():
             return {}
-        resolved, found = _found(named, folder)
+        resolved, found = None, dict[str, str]()
+        try:
+            resolved = named.resolved(folder)
+            found = {path: file_sha256(Path(path)) for path in resolved.local_files()}
+        except DataError:
+            resolved = None
         known = next(self._known(named, folder, sweep), None)
-        if known is not None and known.replaces(found):
+        if known is not None and _replaces(known, found):
             placed = named.placed(folder, sorted(known.files))
             self._replaced[_text(dataclasses.replace(named, **placed).canonical())] = known
             return placed
         if resolved is not None:
-            files = {_from(folder, path, named): sha256 for path, sha256 in found.items()}
+            if not any(os.path.isabs(os.path.expanduser(place)) for place in named.places()):
+                found = {os.path.relpath(path, folder): sha256 for path, sha256 in found.items()}
             said, now = named.canonical(), time.time()
-            record = CorpusRecord(said, str(folder), sweep, files, resolved.identity(), now)
+            record = CorpusRecord(said, str(folder), sweep, found, resolved.identity(), now)
             self._read[(_text(said), folder, sweep)] = LocalCorpus(record, resolved.canonical())
         return {}
 
     def _known(self, named: Corpus, folder: Path, sweep: str) -> Iterator[KnownCorpus]:
-        """What the store knows of a corpus: the newest record of it at this place; else the newest
-        record under the name of a sweep that has moved."""
+        """Yield what the store knows of a corpus: of this place, the newest first; then under the
+        name of a sweep that has moved."""
         places = _places(named, folder)
         for record in self._records:
-            if _places_of(record) == places:
+            try:
+                same = _places(CORPORA.parse(record.corpus), Path(record.folder)) == places
+            except ConfigError:
+                same = False
+            if same:
                 yield _as_known(record, Path(record.folder))
         for record in self._records:
             same = record.sweep == sweep and record.corpus == named.canonical()
@@ -157,7 +159,7 @@ class LocalCorpora:
 
 
 def missing_note(replaced: Iterable[KnownCorpus]) -> str | None:
-    """One line that says which files are gone, and what has their place; None if all are there."""
+    """Return a line on the files that are gone, and what has their place; None if none is."""
     known = list(replaced)
     if not known:
         return None
@@ -170,44 +172,29 @@ def missing_note(replaced: Iterable[KnownCorpus]) -> str | None:
 
 
 def gone(files: Iterable[str]) -> str:
-    """Which files are gone, in a few words."""
+    """Say which files are gone, in a few words."""
     first, *others = dict.fromkeys(files)
     more = f" and {len(others)} more" if others else ""
     return f"{first}{more} {'are' if others else 'is'} gone"
 
 
-def _found(named: Corpus, folder: Path) -> tuple[Corpus | None, dict[str, str]]:
-    """The corpus as it is today, and the SHA-256 of its files; None if it can't be read."""
-    try:
-        resolved = named.resolved(folder)
-        return resolved, {path: file_sha256(Path(path)) for path in resolved.local_files()}
-    except DataError:
-        return None, {}
+def _replaces(known: KnownCorpus, found: Mapping[str, str]) -> bool:
+    """Whether files are gone and all others, which are `found` today, are as they were."""
+    if not known.missing or not found.keys() <= known.files.keys():
+        return False
+    there = known.files.keys() - set(known.missing)
+    return all(known.files[path] == file_sha256(Path(path)) for path in there)
 
 
 def _as_known(record: CorpusRecord, folder: Path) -> KnownCorpus:
-    """What a record says of the files of a corpus whose relative paths start from `folder`."""
     files = {os.path.abspath(folder / path): sha256 for path, sha256 in record.files.items()}
     return KnownCorpus(files, record.identity, record.time)
 
 
 def _places(corpus: Corpus, folder: Path) -> str:
-    """A corpus by its options and the absolute places that it names."""
+    """Return a corpus as text: its options with the absolute places that it names."""
     paths = [os.path.abspath(folder / os.path.expanduser(place)) for place in corpus.places()]
     return _text(dataclasses.replace(corpus, **corpus.placed(folder, paths)).canonical())
-
-
-def _places_of(record: CorpusRecord) -> str | None:
-    try:
-        return _places(CORPORA.parse(record.corpus), Path(record.folder))
-    except ConfigError:
-        return None
-
-
-def _from(folder: Path, path: str, named: Corpus) -> str:
-    """A file of a corpus by its path from `folder`, unless the corpus names absolute places."""
-    absolute = any(os.path.isabs(os.path.expanduser(place)) for place in named.places())
-    return path if absolute else os.path.relpath(path, folder)
 
 
 def _text(value: Any) -> str:

@@ -5,10 +5,9 @@ It is made by the stage, or by none: a checkpoint folder, or a model of the Hugg
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,19 +80,37 @@ def model_spec_of(
         assert parent is not None, "only a pretraining starts from no model"
         model_spec = _with_embedding(parent, spec, given)
     if model_spec is not parent:
-        _check_embedding(model_spec, cache)
+        embedding, shape = model_spec.embedding, model_spec.shape
+        try:
+            key = ("embedding fits", embedding, shape)
+            cache.get(key, lambda: check_definition(embedding, shape))
+        except EmbeddingError as error:
+            raise ConfigError(replace(p, path=("embedding",)) for p in error.problems) from error
     if isinstance(spec, SwapEmbedding) and parent is not None:
         _check_untrained(model_spec, parent, cache)
         mechanism = parent.trained_mechanism or parent.embedding.name
-        model_spec = dataclasses.replace(model_spec, trained_mechanism=mechanism)
-    if isinstance(spec, Extend) and parent is not None:
-        _check_resizing(spec, model_spec, parent)
-    model_spec = _with_tokenizer(model_spec, spec)
-    if isinstance(spec, TrainingConfig):
-        model_spec = dataclasses.replace(
-            model_spec, last_trained_length=spec.data.length, trained_mechanism=None
+        model_spec = replace(model_spec, trained_mechanism=mechanism)
+    pads = isinstance(spec, Extend) and spec.resizing == "pad"
+    if pads and parent and not keeps_tensors(parent.embedding, model_spec.embedding):
+        message = (
+            f"found pad, but {model_spec.embedding_label} keeps nothing of"
+            f" {parent.embedding_label}, because more than frequencies differs"
         )
-    _check_length(spec, model_spec)
+        raise ConfigError(Problem(("resizing",), message, allowed=("draw", "expand")))
+    if isinstance(spec, Finetune) and spec.tokenizer is not None:
+        _check_tokenizer(model_spec, spec.tokenizer)
+        model_spec = replace(model_spec, tokenizer=spec.tokenizer)
+    if isinstance(spec, TrainingConfig):
+        length = spec.data.length
+        model_spec = replace(model_spec, last_trained_length=length, trained_mechanism=None)
+    if longest := spec.max_sequence_length():
+        positions = model_spec.embedding.longest_sequence(model_spec.shape)
+        if positions is not None and longest[1] > positions:
+            message = (
+                f"found {longest[1]}, but {model_spec.embedding_label} has positions for at most"
+                f" {positions} tokens"
+            )
+            raise ConfigError(Problem(longest[0], message))
     return model_spec
 
 
@@ -107,20 +124,8 @@ def learned_parameters_of(model_spec: ModelSpec, cache: Cache) -> int:
 
 
 def _new_model(spec: Pretrain, given: Mapping[str, Any]) -> ModelSpec:
+    """With the tokenizer's vocabulary unless the sizes give a larger one."""
     model = given["model"]
-    return ModelSpec(
-        tokenizer=spec.tokenizer,
-        model=_sized_model(spec),
-        scale=model.get("scale") if isinstance(model, Mapping) else str(model),
-        embedding=spec.embedding,
-        embedding_label=label(given["embedding"]),
-        train_length=spec.data.length,
-        last_trained_length=spec.data.length,
-    )
-
-
-def _sized_model(spec: Pretrain) -> ModelConfig:
-    """Return the model's sizes, with the tokenizer's vocabulary unless a larger one is given."""
     vocabulary, name = known_vocabulary(spec.tokenizer), tokenizer_label(spec.tokenizer)
     sizes = {"vocab_size": vocabulary, **spec.model}
     if sizes["vocab_size"] is None:
@@ -135,99 +140,58 @@ def _sized_model(spec: Pretrain) -> ModelConfig:
         found = f"found {sizes['vocab_size']}"
         message = f"{found}, needs at least the {vocabulary} tokens of the tokenizer {name!r}"
         raise ConfigError(Problem(("model", "vocab_size"), message))
-    return ModelConfig(**sizes)
+    return ModelSpec(
+        tokenizer=spec.tokenizer,
+        model=ModelConfig(**sizes),
+        scale=model.get("scale") if isinstance(model, Mapping) else str(model),
+        embedding=spec.embedding,
+        embedding_label=label(given["embedding"]),
+        train_length=spec.data.length,
+        last_trained_length=spec.data.length,
+    )
 
 
 def _with_embedding(parent: ModelSpec, spec: StageConfig, given: Mapping[str, Any]) -> ModelSpec:
-    """Return the parent's model with the embedding that a stage gives it.
-
-    An embedding with a base needs it spelled out if its default differs from the parent's: the
-    default would change every frequency that the model knows, and no factor would mean what it
-    says.
-    """
     if not isinstance(spec, FurtherTraining | SwapEmbedding) or spec.embedding is None:
         return parent
     embedding = given["embedding"]
-    base, parents = _base(spec.embedding), _base(parent.embedding)
+    base, parents = (getattr(e, "base", None) for e in (spec.embedding, parent.embedding))
     is_given = isinstance(embedding, Mapping) and "base" in embedding
+    # Another base by default would change every frequency that the model knows, and no factor would
+    # mean what it says.
     if not is_given and None not in (base, parents) and base != parents:
         message = (
             f"set `base` explicitly: default {base:g} differs from the parent's {parents:g}; "
             f"{{type: …, base: {parents:g}}} keeps the parent's"
         )
         raise ConfigError(Problem(("embedding",), message))
-    return dataclasses.replace(parent, embedding=spec.embedding, embedding_label=label(embedding))
-
-
-def _base(embedding: Embedding) -> float | None:
-    return getattr(embedding, "base", None)
-
-
-def _check_embedding(model_spec: ModelSpec, cache: Cache) -> None:
-    """Raise ConfigError if the embedding does not fit the model's sizes."""
-    embedding, shape = model_spec.embedding, model_spec.shape
-    try:
-        cache.get(("embedding fits", embedding, shape), lambda: check_definition(embedding, shape))
-    except EmbeddingError as error:
-        problems = [dataclasses.replace(problem, path=("embedding",)) for problem in error.problems]
-        raise ConfigError(problems) from error
+    return replace(parent, embedding=spec.embedding, embedding_label=label(embedding))
 
 
 def _check_untrained(model_spec: ModelSpec, parent: ModelSpec, cache: Cache) -> None:
-    """Raise ConfigError if the embedding has learned parameters that the parent's model has not."""
+    """Refuse learned parameters that the parent's model has not."""
     learned = learned_parameters_of(model_spec, cache)
-    if not learned:
-        return
     sizes = [one.embedding.learned_sizes(one.shape) for one in (model_spec, parent)]
-    if sizes[0] == sizes[1] and keeps_tensors(parent.embedding, model_spec.embedding):
-        return
-    message = (
-        f"{model_spec.embedding_label} has {learned:,} learned parameters, which the model with"
-        f" {parent.embedding_label} does not have and only training would set"
-    )
-    needs = "an embedding without learned parameters, or a stage of kind extend that trains"
-    raise ConfigError(Problem(("embedding",), message, needs))
+    same = sizes[0] == sizes[1] and keeps_tensors(parent.embedding, model_spec.embedding)
+    if learned and not same:
+        message = (
+            f"{model_spec.embedding_label} has {learned:,} learned parameters, which the model with"
+            f" {parent.embedding_label} does not have and only training would set"
+        )
+        needs = "an embedding without learned parameters, or a stage of kind extend that trains"
+        raise ConfigError(Problem(("embedding",), message, needs))
 
 
-def _check_resizing(spec: Extend, model_spec: ModelSpec, parent: ModelSpec) -> None:
-    """Raise ConfigError if nothing would be left of coefficients but 0."""
-    if spec.resizing != "pad" or keeps_tensors(parent.embedding, model_spec.embedding):
-        return
-    message = (
-        f"found pad, but {model_spec.embedding_label} keeps nothing of {parent.embedding_label},"
-        " because more than frequencies differs"
-    )
-    raise ConfigError(Problem(("resizing",), message, allowed=("draw", "expand")))
-
-
-def _with_tokenizer(model_spec: ModelSpec, spec: StageConfig) -> ModelSpec:
-    """Return the model with the tokenizer that a fine-tuning gives it."""
-    if not isinstance(spec, Finetune) or spec.tokenizer is None:
-        return model_spec
-    name, vocabulary = tokenizer_label(spec.tokenizer), known_vocabulary(spec.tokenizer)
-    size = model_spec.model.vocab_size
-    message = None
-    both = (spec.tokenizer, model_spec.tokenizer)
-    if any(map(is_built_in, both)) and both[0] != both[1]:
-        own = tokenizer_label(model_spec.tokenizer)
-        message = f"the ids of {name} differ from those of the model's own tokenizer, {own}"
-    elif vocabulary is not None and vocabulary > size:
-        message = f"{name} has {vocabulary} tokens, but the model has a vocabulary of {size}"
-    if message is not None:
+def _check_tokenizer(model_spec: ModelSpec, tokenizer: TokenizerRecipe) -> None:
+    name, vocabulary = tokenizer_label(tokenizer), known_vocabulary(tokenizer)
+    own, size = model_spec.tokenizer, model_spec.model.vocab_size
+    if own != tokenizer and (is_built_in(own) or is_built_in(tokenizer)):
+        own_name = tokenizer_label(own)
+        message = f"the ids of {name} differ from those of the model's own tokenizer, {own_name}"
         raise ConfigError(Problem(("tokenizer",), message))
-    return dataclasses.replace(model_spec, tokenizer=spec.tokenizer)
-
-
-def _check_length(spec: StageConfig, model_spec: ModelSpec) -> None:
-    """Raise ConfigError if the embedding has too few positions for the stage's sequences."""
-    longest = spec.max_sequence_length()
-    if longest is None:
-        return
-    path, length = longest
-    positions = model_spec.embedding.longest_sequence(model_spec.shape)
-    if positions is not None and length > positions:
-        found = f"found {length}, but {model_spec.embedding_label}"
-        raise ConfigError(Problem(path, f"{found} has positions for at most {positions} tokens"))
+    if vocabulary is not None and vocabulary > size:
+        message = f"{name} has {vocabulary} tokens, but the model has a vocabulary of {size}"
+        raise ConfigError(Problem(("tokenizer",), message))
 
 
 @dataclass(frozen=True)
@@ -266,7 +230,7 @@ def read_checkpoint(reference: str, base: Path) -> ExternalModel:
             identity["tokenizer"] = tokenizer_identity(config.tokenizer)
         except DataError as error:
             raise CheckpointError(str(error)) from None
-    return ExternalModel(folder, _key(identity, config), _model_spec(config))
+    return _external(folder, identity, config)
 
 
 def read_hub_model(reference: str) -> ExternalModel:
@@ -286,17 +250,13 @@ def read_hub_model(reference: str) -> ExternalModel:
         )
     config = read_config(str(name))
     identity = {"hub": name.repository, "revision": name.revision}
-    return ExternalModel(Path(str(name)), _key(identity, config), _model_spec(config))
+    return _external(Path(str(name)), identity, config)
 
 
-def _key(identity: dict[str, Any], config: CheckpointConfig) -> str:
-    """The hash of what a model is, and of the versions of the code that computes its embedding."""
-    versions = versions_of(parts_of_embedding(config.embedding))
-    return digest({**identity, "versions": versions} if versions else identity)
-
-
-def _model_spec(config: CheckpointConfig) -> ModelSpec:
-    return ModelSpec(
+def _external(path: Path, identity: dict[str, Any], config: CheckpointConfig) -> ExternalModel:
+    if versions := versions_of(parts_of_embedding(config.embedding)):
+        identity = {**identity, "versions": versions}
+    spec = ModelSpec(
         tokenizer=config.tokenizer,
         model=config.model,
         scale=None,
@@ -305,14 +265,11 @@ def _model_spec(config: CheckpointConfig) -> ModelSpec:
         train_length=config.train_length,
         last_trained_length=config.context_length,
     )
+    return ExternalModel(path, digest(identity), spec)
 
 
 def _sha256(folder: Path, name: str) -> str:
-    """Return the SHA-256 of a file.
-
-    The manifest's is taken if the file has the size that the manifest gives; this spares reading
-    gigabytes.
-    """
+    """From the manifest if the size fits: this spares reading gigabytes."""
     try:
         manifest: Any = read_json(folder / "manifest.json")
         entry = manifest["files"][name]

@@ -8,7 +8,7 @@ is known before anything runs. A swap is made once, however many evaluations ask
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,29 +32,12 @@ MEASURE = frozenset(
 """Those that change what a candidate is measured by."""
 
 
-def _selected_axis(section: str, content: Any) -> str | None:
-    """The axis that a section selects over, by its path in the grid; None if it does not select.
-
-    A rule that can't be read gives None: the check of the section says what is wrong with it.
-    """
-    rule = content.get("select") if isinstance(content, Mapping) else None
-    over = rule.get("over") if isinstance(rule, Mapping) else None
-    return f"{section}.{over}" if isinstance(over, str) and over else None
-
-
-def selected_axes(file: SweepFile) -> dict[str, str]:
-    """The axis that each section with `select` selects over."""
-    axes = {name: _selected_axis(name, content) for name, content in file.stages.items()}
-    return {name: axis for name, axis in axes.items() if axis is not None}
-
-
 def rule_problems(file: SweepFile) -> Iterator[Problem]:
     """Yield what is wrong with the axes that sections select over, each with its place."""
     included = (axis for point in file.include for axis in point)
     axes = dict.fromkeys([*file.grid, *file.zip, *included])
-    for name, content in file.stages.items():
-        selected = _selected_axis(name, content)
-        if selected is None or (selected in axes and _is_setting(selected)):
+    for name, selected in file.selected_axes.items():
+        if selected in axes and _is_setting(selected):
             continue
         if selected in axes and selected.rpartition(".")[2] in MEASURE:
             yield Problem(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import heapq
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,68 +19,49 @@ from fope_lab.stages.key import hashed_fields
 from fope_lab.stages.labels import label
 from fope_lab.store import StageFolder, Status, Store
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.plan import NearestStage, Plan
+from fope_lab.sweep.plan import NearestStage, Plan, is_ready
 
 FEW = 5
 """How many differences a near stage may have."""
-MOST_PAIRS = 50_000
-"""How many pairs of stages are compared at most, so that a large plan is quick."""
-LEAST = 200
-"""How many pairs a stage counts for at least: it costs something with few candidates, too."""
+MOST_PAIRS, OF_A_STAGE = 50_000, 200
+"""The most pairs of stages that are compared, so that a large plan is quick; and what each stage
+costs beside its pairs, counted as pairs."""
 EXACTLY = 5
 """How many of the stages with the most equal lines are compared in detail."""
-SAME_PARENT = 0.75
-"""What a candidate gains for starting from the nearest stage of today's parent, in lines."""
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-@dataclass(frozen=True)
-class _Finished:
-    """A stage of the store: the lines of its stage.yaml, parsed only if they are much like those
-    of another stage."""
-
-    key: str
-    lines: frozenset[str]
-    folder: StageFolder
-
-    @functools.cached_property
-    def asked(self) -> Mapping[str, Any]:
-        return self.folder.request() or {}
-
-    def part(self, name: str) -> Mapping[str, Any]:
-        value = self.asked.get(name)
-        return value if isinstance(value, dict) else {}
+_Finished = tuple[Path, frozenset[str]]
+"""The folder of a finished stage, and the lines of its stage.yaml."""
 
 
 def with_nearest(plans: Sequence[Plan], store: Store) -> list[Plan]:
     """Return the plans, in which stages that the store lacks name its most similar stage.
 
-    Stages of the plans themselves are not named: of those, people know how they differ.
+    Stages that wait for others are left out: they run because of those. Stages of the plans are
+    not named: of those, people know how they differ.
     """
     stages = {stage.key: stage for planned in plans for stage in planned.sweep.stages}
     states = {key: state for planned in plans for key, state in planned.states.items()}
     finished = functools.cache(lambda kind: _read(store.root / kind, without=stages))
-    found: dict[str, NearestStage] = {}
+    nearest: dict[str, NearestStage] = {}
     pairs = 0
-    for stage in stages.values():  # parents come before their children
-        candidates = finished(stage.kind)
-        if states[stage.key].status is not Status.NOT_STARTED or not candidates:
+    for stage in stages.values():
+        if states[stage.key].status is not Status.NOT_STARTED or not is_ready(stage, states):
             continue
-        pairs += max(len(candidates), LEAST)
+        pairs += len(finished(stage.kind)) + OF_A_STAGE
         if pairs > MOST_PAIRS:
             break
-        if near := _nearest(stage, candidates, found, stages):
-            found[stage.key] = near
-    return [_with_reasons(planned, found) for planned in plans]
+        if near := _nearest(stage, finished(stage.kind)):
+            nearest[stage.key] = near
+    return [_with_reasons(planned, nearest) for planned in plans]
 
 
-def _with_reasons(planned: Plan, found: Mapping[str, NearestStage]) -> Plan:
-    nearest = {key: near for key, near in found.items() if key in planned.states}
+def _with_reasons(planned: Plan, nearest: dict[str, NearestStage]) -> Plan:
+    own = {key: near for key, near in nearest.items() if key in planned.states}
     states = dict(planned.states)
-    for key, near in nearest.items():
+    for key, near in own.items():
         first, mark, rest = states[key].reason.partition("; ")
         states[key] = replace(states[key], reason=f"{first}; nearest: {near}{mark}{rest}")
-    return replace(planned, states=states, nearest=nearest)
+    return replace(planned, states=states, nearest=own)
 
 
 def _read(folder: Path, without: Collection[str]) -> list[_Finished]:
@@ -90,7 +71,7 @@ def _read(folder: Path, without: Collection[str]) -> list[_Finished]:
         if stage.path.name not in without:
             with contextlib.suppress(OSError, ValueError):
                 text = stage.paths.request.read_text(encoding="utf-8")
-                finished.append(_Finished(stage.path.name, _lines(text), stage))
+                finished.append((stage.path, _lines(text)))
     return finished
 
 
@@ -98,54 +79,37 @@ def _lines(text: str) -> frozenset[str]:
     return frozenset(text.replace("'", "").splitlines())
 
 
-def _nearest(
-    stage: Stage,
-    candidates: Sequence[_Finished],
-    found: Mapping[str, NearestStage],
-    stages: Mapping[str, Stage],
-) -> NearestStage | None:
+def _nearest(stage: Stage, candidates: Sequence[_Finished]) -> NearestStage | None:
     roles = stage.parents | stage.checkpoints
     asked = {"kind": stage.kind, "config": stage.config, "parents": roles}
     own = _lines(yaml.dump(asked, Dumper=DUMPER, sort_keys=False, allow_unicode=True))
-    parents = {f"  {role}: {found[key].key}" for role, key in roles.items() if key in found}
-
-    def distance(other: _Finished) -> float:
-        return len(own ^ other.lines) - SAME_PARENT * len(parents & other.lines)
-
-    near = [
-        NearestStage(other.key, tuple(dict.fromkeys(_differences(stage, other, found, stages))))
-        for other in heapq.nsmallest(EXACTLY, candidates, key=distance)
-        if other.part("config")
-    ]
+    near = []
+    for path, _ in heapq.nsmallest(EXACTLY, candidates, key=lambda other: len(own ^ other[1])):
+        before = StageFolder(path).request() or {}
+        if all(isinstance(before.get(part), dict) for part in ("config", "parents")):
+            differences = tuple(dict.fromkeys(_differences(stage, before)))
+            near.append(NearestStage(path.name, differences))
     best = min(near, key=lambda each: len(each.differences), default=None)
     return best if best is not None and len(best.differences) <= FEW else None
 
 
-def _differences(
-    stage: Stage,
-    other: _Finished,
-    found: Mapping[str, NearestStage],
-    stages: Mapping[str, Stage],
-) -> Iterator[str]:
-    """What was otherwise: of the configuration, then of the parents."""
-    roles, before = stage.parents | stage.checkpoints, other.part("parents")
+def _differences(stage: Stage, before: dict[str, Any]) -> Iterator[str]:
+    """Yield what was otherwise: of the configuration, then of the parents."""
+    roles = stage.parents | stage.checkpoints
     places = {role: path for role, path in _places(stage).items() if role in roles}
-    changed = [role for role, key in roles.items() if before.get(role) != key]
+    changed = [role for role, key in roles.items() if before["parents"].get(role) != key]
     same = {*places.values()} - {path for role, path in places.items() if role in changed}
     outside = same.union(_outside_key(stage))
     told = set[FieldPath]()
     hashed = hashed_fields(stage.spec)
-    for path, value in _compared(stage.config, other.part("config"), hashed, (), outside):
+    for path, value in _compared(stage.config, before["config"], hashed, (), outside):
         told.update(at for at in places.values() if path[: len(at)] == at)
         yield f"{_written(stage, path)} was {_label(path, value)}"
-    if (version := other.asked.get("version")) != stage.spec.version:
+    if (version := before.get("version")) != stage.spec.version:
         yield f"the version of {stage.kind} was {version}"
     for role in changed:
-        near = found.get(roles[role])
-        if role == MODEL and near is not None and near.key == before.get(role):
-            yield from (f"{stages[roles[role]].section}.{each}" for each in near.differences)
-        elif role == MODEL:
-            yield f"from was {str(before.get(role))[:8]}"
+        if role == MODEL:
+            yield f"from was {str(before['parents'].get(role))[:8]}"
         elif role not in places:
             yield "the candidates were others"
         elif places[role] not in told:

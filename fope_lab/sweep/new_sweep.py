@@ -96,7 +96,7 @@ def write_new_sweep(path: Path, text: Sequence[str]) -> Sweep:
 
 
 def _lengths(text: Sequence[str]) -> tuple[int, ...]:
-    """The lengths at which there is held-out text enough for a perplexity, in bytes."""
+    """The lengths, in bytes, that the held-out text is long enough for."""
     try:
         files = Files(files=tuple(text)).resolved(Path.cwd())
         if sum(map(os.path.getsize, files.local_files())) > SMALL_TEXT:
@@ -117,7 +117,7 @@ def _lengths(text: Sequence[str]) -> tuple[int, ...]:
 
 
 def _short(text: Sequence[str]) -> Sequence[str]:
-    """One pattern for files that a shell has made of one, such as books/*.txt, else the files."""
+    """One pattern for files that a shell has made of one, such as books/*.txt."""
     first = Path(text[0])
     pattern = str(first.with_name(f"*{first.suffix}"))
     is_all = len(text) > 1 and sorted(glob.glob(pattern)) == sorted(text)
@@ -125,7 +125,6 @@ def _short(text: Sequence[str]) -> Sequence[str]:
 
 
 def _from_folder(place: str, folder: Path) -> str:
-    """A path or pattern from the folder of the sweep file; absolute ones stay."""
     place = os.path.expanduser(place)
     return place if os.path.isabs(place) else os.path.relpath(place, folder)
 

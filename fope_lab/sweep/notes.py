@@ -69,5 +69,5 @@ def keep_file(sweep: str, path: Path, store: Store) -> None:
 
 
 def _is_of_user(path: Path, store: Store) -> bool:
-    """Whether a sweep file is there, and is not one that the store itself has, such as a copy."""
+    """Whether the file is there, and is no copy inside the store."""
     return path.is_file() and not store.contains(path)

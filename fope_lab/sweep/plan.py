@@ -36,7 +36,7 @@ def unfinished_parents(stage: Stage, states: Mapping[str, StageState]) -> list[s
 
 
 def is_ready(stage: Stage, states: Mapping[str, StageState]) -> bool:
-    """Whether all parents of the stage are done."""
+    """Return whether all parents of the stage are done."""
     return not unfinished_parents(stage, states)
 
 
@@ -116,39 +116,34 @@ def action(state: StageState) -> str:
 
 
 def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> Plan:
-    """What a run of `sweep` would do, given what the store holds; without a store, everything.
+    """Return what a run of `sweep` would do, given what the store holds; without one, everything.
 
     Planning writes nothing. Raises store.StoreError if `store` is not a folder.
     """
-    if store is not None and not isinstance(store, Store):
-        store = Store.open(store)
-    store = None if store is None else StoreSnapshot.of(store)
-    if store is None:
-        found = {stage.key: NOT_STARTED for stage in sweep.stages}
-    else:
-        found = read_states(sweep.stages, store)
+    if store is not None:
+        store = StoreSnapshot.of(store if isinstance(store, Store) else Store.open(store))
+    found = read_states(sweep.stages, store) if store else {}
     by_key = {stage.key: stage for stage in sweep.stages}
     since = ChangesSince(store) if store else None
     changes: dict[str, tuple[str, ...]] = {}
     states: dict[str, StageState] = {}
     for stage in sweep.stages:
-        state = found[stage.key]
+        state = found.setdefault(stage.key, NOT_STARTED)
         if store and state.is_done and (others := other_parents(stage, by_key, store)):
             state = StageState(Status.DAMAGED, read_other_output(others), attempt=state.attempt)
             found[stage.key] = state
         if store and since and state.is_done:
-            folder = store.folder(stage.kind, stage.key)
             changes[stage.key] = since.files(stage)
-            reason = _done_in(folder.time_taken()) + _since(changes[stage.key])
-            states[stage.key] = replace(state, reason=reason)
+            taken = store.folder(stage.kind, stage.key).time_taken()
+            reason = _done_in(taken) + _since(changes[stage.key])
         elif missing := missing_input(stage, store):
-            states[stage.key] = replace(state, status=Status.BLOCKED, reason=missing)
+            state, reason = replace(state, status=Status.BLOCKED), missing
         else:
             parents = [by_key[key].section for key in unfinished_parents(stage, found)]
             reason = _reason(state, parents)
             if isinstance(stage.spec, Select):
                 reason = f"{reason}; {stage.spec.in_words()}"
-            states[stage.key] = replace(state, reason=reason)
+        states[stage.key] = replace(state, reason=reason)
     return Plan(sweep, states, {key: files for key, files in changes.items() if files})
 
 
@@ -160,14 +155,12 @@ def missing_input(stage: Stage, store: Store | None) -> str | None:
 
 
 def _done_in(taken: TimeTaken | None) -> str:
-    """How long a finished stage took, such as "done in 12 s over 3 attempts"."""
     if taken is None:  # it was set aside a moment ago
         return "done"
     return f"done in {over_attempts(f'{taken.seconds:.0f} s', taken.attempts)}"
 
 
 def _since(files: Sequence[str]) -> str:
-    """What a reason says of the files that have changed since a stage ran."""
     names = [PurePath(path).name for path in files]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     have = "have" if len(names) > 1 else "has"
@@ -175,10 +168,6 @@ def _since(files: Sequence[str]) -> str:
 
 
 def _reason(state: StageState, parents: Sequence[str]) -> str:
-    """Why a run does what it does with a stage that is not done.
-
-    `parents` names the stages of the sweep file that must be done before.
-    """
     parts = []
     if state.checkpoint is not None:
         parts.append(f"from its checkpoint at step {state.checkpoint.step}")

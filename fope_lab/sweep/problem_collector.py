@@ -46,6 +46,12 @@ class ProblemCollector:
         """Return whether there are so many problems that nobody would read more."""
         return len(self._problems) + len(self._at_points) >= MAX_PROBLEMS
 
+    @property
+    def axes_known(self) -> bool:
+        """Whether the grid is right. Else no field is called missing, since an axis may be meant
+        to set it, and a stage of another file need not match a grid point."""
+        return not self.concern("grid", "zip", "include", "exclude")
+
     def concern(self, *sections: str) -> bool:
         """Return whether a problem was found in one of these top-level sections."""
         return any(p.file is None and p.path[:1] == (s,) for p in self._problems for s in sections)
@@ -56,11 +62,7 @@ class ProblemCollector:
         return SweepError(p if p.file else self._document.locate(p) for p in found)
 
     def _of_points(self, grid: Sequence[GridPoint]) -> Iterator[Problem]:
-        """Yield the problems of grid points, each once.
-
-        If every value of an axis has the same problem, such as a misspelt path, the problem is
-        the axis's. A problem that only some grid points have says which.
-        """
+        """One problem for an axis if all its values have it; else it names those that do."""
         by_axis: dict[tuple[FieldPath, str], dict[FieldPath, list[GridPoint]]] = {}
         for problem, points in itertools.islice(self._at_points.items(), MAX_PROBLEMS):
             at = problem.path
@@ -82,7 +84,7 @@ class ProblemCollector:
 
 
 def _unnamed_axes(at: FieldPath, point: GridPoint) -> list[str]:
-    """Return the axes whose value a place in the file does not tell."""
+    """The axes whose value a place in the file does not tell."""
     if at[0] == "include":
         return []
     if at[0] == "zip":
@@ -91,7 +93,6 @@ def _unnamed_axes(at: FieldPath, point: GridPoint) -> list[str]:
 
 
 def _values(axis: str, points: Iterable[GridPoint]) -> dict[str, str]:
-    """Return the labels of an axis's values at these points, by the values as JSON."""
     return {
         json.dumps(point.choices[axis].value, sort_keys=True): label(point.choices[axis].value)
         for point in points

@@ -58,36 +58,30 @@ def sweep_json_schema() -> dict[str, Any]:
 
 
 def _stage_schema() -> dict[str, Any]:
-    """A stage's section, which follows the schema of its kind."""
+    kinds = list(FILE_KINDS.all_names())
+    what = "What the stage does, which decides its other options."
     return {
         "type": "object",
         "description": "A stage: work of a kind, on data or on the model of another stage.",
-        "properties": {
-            "kind": {
-                "description": "What the stage does, which decides its other options.",
-                "enum": list(FILE_KINDS.all_names()),
-            }
-        },
+        "properties": {"kind": {"description": what, "enum": kinds}},
         "required": ["kind"],
         "allOf": [
             {
                 "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
                 "then": {"$ref": f"#/$defs/{kind}"},
             }
-            for kind in FILE_KINDS.all_names()
+            for kind in kinds
         ],
     }
 
 
 def _kind_schema(name: str) -> dict[str, Any]:
-    """The schema of a kind's section."""
     schema = FILE_KINDS.entry(name).json_schema()
     schema["properties"]["kind"] = True  # checked where the kind is chosen by it
     return schema
 
 
 def _referring(schema: Any, shared: Mapping[str, Any]) -> Any:
-    """The schema with references to the shared ones, where it names or repeats one."""
     if isinstance(schema, list):
         return [_referring(item, shared) for item in schema]
     if not isinstance(schema, dict):
@@ -102,7 +96,7 @@ def _referring(schema: Any, shared: Mapping[str, Any]) -> Any:
 
 
 def _incomplete(schema: Any) -> Any:
-    """The schema without required fields; a name alone is enough where options would be needed."""
+    """Nothing is required; a name is enough where options would be needed."""
     if isinstance(schema, list):
         return [_incomplete(item) for item in schema]
     if not isinstance(schema, dict):
@@ -112,19 +106,10 @@ def _incomplete(schema: Any) -> Any:
         for key, value in schema.items()
         if not (key == "required" and isinstance(value, list))
     }
-    if "anyOf" in result:
-        result["anyOf"] = _with_all_names(result["anyOf"])
+    alternatives = result.get("anyOf", ())
+    consts = (one.get("properties", {}).get("type", {}).get("const") for one in alternatives)
+    types = [name for name in consts if name is not None]
+    for one in alternatives:
+        if "enum" in one:
+            one["enum"] = list(dict.fromkeys([*one["enum"], *types]))
     return result
-
-
-def _with_all_names(alternatives: list[Any]) -> list[Any]:
-    """Alternatives of which one lists names: with the types of all others among them."""
-    types = [
-        one["properties"]["type"]["const"]
-        for one in alternatives
-        if "const" in one.get("properties", {}).get("type", {})
-    ]
-    return [
-        {**one, "enum": list(dict.fromkeys([*one["enum"], *types]))} if "enum" in one else one
-        for one in alternatives
-    ]

@@ -15,11 +15,11 @@ from fope_lab.config.cache import Cache
 from fope_lab.config.problems import ConfigError, Problem
 from fope_lab.data.roles import MODEL, candidate_role, text_role
 from fope_lab.evaluation.base import Evaluation
-from fope_lab.stages import Pretrain, Select, StageConfig, SwapEmbedding, TrainingConfig
+from fope_lab.stages import Pretrain, Resources, Select, StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.stages.base import UNTRAINED
 from fope_lab.stages.labels import unique_labels
 from fope_lab.sweep.cost import Cost, cost_of
-from fope_lab.sweep.data_stages import PreparationStages, Prepared, inputs_of
+from fope_lab.sweep.data_stages import PreparationStages, inputs_of
 from fope_lab.sweep.drafts import Candidates, Draft, Drafts, Parent
 from fope_lab.sweep.graph import Stage, make_stage
 from fope_lab.sweep.grid_point import StageFields, apply_axes
@@ -33,12 +33,13 @@ from fope_lab.sweep.sweep_file import SweepFile
 
 @dataclass(frozen=True)
 class _SharedWork:
-    """What stages with the same fields and like models have in common, whatever their seeds and
-    their parents' keys. `spec` is without a seed of the sweep."""
+    """What stages with the same fields and like models share, whatever their seeds and parents'
+    keys: `spec` without a seed, the preparation stages, and their keys by role."""
 
     spec: StageConfig
     model_spec: ModelSpec
-    prepared: Prepared
+    prepared: tuple[Stage, ...]
+    parents: Mapping[str, str]
     key_replacements: Mapping[str, Any]
     cost: Cost
 
@@ -46,9 +47,7 @@ class _SharedWork:
 class StageBuilder:
     """Builds the stages of one sweep file, each once, parents before their children.
 
-    `folder` is where relative paths start. With `axes_known` false, because a part of the grid is
-    wrong, no field is called missing: an axis may be meant to set it. What is wrong goes to
-    `problems`.
+    `folder` is where relative paths start. What is wrong goes to `problems`.
     """
 
     def __init__(
@@ -56,15 +55,14 @@ class StageBuilder:
         file: SweepFile,
         folder: Path,
         drafts: Drafts,
-        preparation: PreparationStages,
         corpora: LocalCorpora,
         cache: Cache,
         problems: ProblemCollector,
-        axes_known: bool,
     ) -> None:
         self._file, self._folder, self._drafts = file, folder, drafts
-        self._preparation, self._corpora = preparation, corpora
-        self._cache, self._problems, self._axes_known = cache, problems, axes_known
+        self._corpora, self._cache, self._problems = corpora, cache, problems
+        resources = Resources(cpus=float(file.prepare.resources.cpus))
+        self._preparation = PreparationStages(cache, corpora, resources)
         self._fields: dict[Hashable, StageFields] = {}
         self._shared = Cache()  # the seeds and parents of a grid ask for the same work again
         self._stages: dict[str, Stage] = {}
@@ -82,9 +80,8 @@ class StageBuilder:
             self._problems.add(self._file.too_many(found, "stages"))
             return
         for number in range(len(drafts.all)):
-            self._build(number)
-            if self._problems.is_full():
-                break
+            if not self._problems.is_full():
+                self._build(number)
         for candidates in drafts.candidates:
             self._choose(candidates)
 
@@ -114,7 +111,7 @@ class StageBuilder:
         return {name: tuple(stages) for name, stages in sections.items()}
 
     def _build(self, number: int) -> Stage | None:
-        """Return the stage of a draft; None if something is wrong, which is reported."""
+        """None if something is wrong, which is reported."""
         if number in self._built:
             return self._built[number]
         draft = self._drafts.all[number]
@@ -136,7 +133,7 @@ class StageBuilder:
                     problem, path=fields.locate(problem.path), needs=needs_of(problem, fields)
                 )
                 for problem in error.problems
-                if self._axes_known or not problem.is_missing
+                if self._problems.axes_known or not problem.is_missing
             ]
         for point in draft.points if problems else ():
             self._problems.add_at_point(point, *problems)
@@ -144,7 +141,7 @@ class StageBuilder:
         return stage
 
     def _choose(self, candidates: Candidates) -> dict[int, Stage]:
-        """Return the stages that choose among candidates, by seed; none if a candidate is wrong."""
+        """The stages that choose among candidates, by seed; none if a candidate is wrong."""
         if candidates in self._chosen:
             return self._chosen[candidates]
         built = [self._build(number) for number in candidates.numbers]
@@ -152,7 +149,7 @@ class StageBuilder:
         first = self._drafts.all[candidates.numbers[0]]
         chosen: dict[int, Stage] = {}
         self._chosen[candidates] = chosen
-        is_axis = self._drafts.selected[first.section] in first.choices  # or else it is reported
+        is_axis = self._file.selected_axes[first.section] in first.choices  # or it is reported
         if is_axis and len(stages) == len(built):
             spec = self._checked(self._fields_of(first))
             assert isinstance(spec, TrainingConfig), "only a training has the option"
@@ -177,8 +174,6 @@ class StageBuilder:
         return draft.parent
 
     def _fields_of(self, draft: Draft) -> StageFields:
-        """The section with the values of the draft's axes, the same for all drafts that share
-        them."""
         place = (draft.section, draft.origins)
         if place not in self._fields:
             section = self._file.stages[draft.section]
@@ -186,10 +181,13 @@ class StageBuilder:
         return self._fields[place]
 
     def _checked(self, fields: StageFields) -> StageConfig:
-        """Return the configuration that fields give. Raises ConfigError."""
-
         def read() -> StageConfig:
-            located = self._corpora.located(_fields_read(fields), self._folder, self._file.name)
+            given = fields.fields
+            if given.get("train") == UNTRAINED and ("train",) in fields.origins:
+                # Data and resources of the section itself are those of the points that train.
+                others = {name for name in ("data", "resources") if (name,) not in fields.origins}
+                given = {name: value for name, value in given.items() if name not in others}
+            located = self._corpora.located(given, self._folder, self._file.name)
             return FILE_KINDS.parse(located, self._folder, cache=self._cache)
 
         return self._shared.get(fields, read)
@@ -197,15 +195,11 @@ class StageBuilder:
     def _resolve(
         self, spec: StageConfig, fields: StageFields, parent: Parent, seed: int
     ) -> list[Stage]:
-        """Return the preparation stages that a stage needs, and the stage last.
-
-        Raises ConfigError if the stage can't start from its parent, if its model can't be made, or
-        if it can't read its data.
-        """
+        """The preparation stages that a stage needs, and the stage last. Raises ConfigError."""
         needed: tuple[Stage, ...] = ()
         self._models |= {stage.key: stage for stage in parent.ancestors}
         if parent.stage is not None:
-            _check_parent(spec, parent.stage, self._trained_by(parent.stage))
+            self._check_parent(spec, parent.stage)
         if isinstance(spec, Evaluation) and spec.embedding is not None and parent.exists:
             given = fields.fields["embedding"]
             parent = with_swapped_embedding(parent, spec.embedding, given, self._cache)
@@ -229,7 +223,7 @@ class StageBuilder:
             section=fields.name,
             axes=axes,
             seed=seed if isinstance(own, TrainingConfig) else of_parent,
-            parents=({MODEL: parent.stage.key} if parent.stage else {}) | work.prepared.parents,
+            parents={**({MODEL: parent.stage.key} if parent.stage else {}), **work.parents},
             external=parent.external,
             key_replacements=work.key_replacements,
             model_spec=work.model_spec,
@@ -237,47 +231,40 @@ class StageBuilder:
         )
         if own.leaves_model:
             self._models[stage.key] = stage
-        return [*needed, *work.prepared.stages, stage]
+        return [*needed, *work.prepared, stage]
 
     def _prepare(
         self, spec: StageConfig, fields: StageFields, parent: ModelSpec | None
     ) -> _SharedWork:
-        """Return what all stages with these fields share that start from models like `parent`.
-
-        Raises ConfigError.
-        """
-        replaced = spec.key_replacements()
         model_spec = model_spec_of(spec, fields.fields, parent, self._cache)
         inputs = inputs_of(spec, fields.fields, model_spec.tokenizer)
-        prepared = self._preparation.prepare(spec, model_spec.tokenizer, inputs)
+        stages, parents, replaced = self._preparation.prepare(spec, model_spec.tokenizer, inputs)
+        replaced |= spec.key_replacements()
         if isinstance(spec, Pretrain):
             spec = dataclasses.replace(spec, model=model_spec.model)
         cost = cost_of(spec, model_spec.model, learned_parameters_of(model_spec, self._cache))
-        return _SharedWork(
-            spec, model_spec, prepared, {**prepared.key_replacements, **replaced}, cost
-        )
+        return _SharedWork(spec, model_spec, tuple(stages), parents, replaced, cost)
 
     def _lineage(self, stage: Stage | None) -> Iterator[Stage]:
-        """Yield a stage and those whose model it goes on with; of a selection, the first
-        candidate."""
+        """Yield a stage and those whose model it goes on with; the first of candidates."""
         while stage is not None:
             yield stage
             keys = stage.parents
             key = keys.get(MODEL) or keys.get(candidate_role(0, stage.seed or 0))
             stage = self._models.get(key or "")
 
-    def _trained_by(self, stage: Stage) -> Stage:
-        """Return the stage that trained a stage's model: others chose it, or swapped its
-        embedding. Of a model that no stage trained, the earliest stage."""
-        for each in self._lineage(stage):
-            stage = each
-            if not isinstance(each.spec, SwapEmbedding | Select):
+    def _check_parent(self, spec: StageConfig, parent: Stage) -> None:
+        if not parent.spec.leaves_model:
+            message = f"{parent.section} is a stage of kind {parent.kind}, which produces no model"
+            raise ConfigError(Problem(("from",), message))
+        for trained in self._lineage(parent):
+            if not isinstance(trained.spec, SwapEmbedding | Select):
                 break
-        return stage
+        if problems := list(spec.parent_problems(trained.spec)):
+            raise ConfigError(problems)
 
     def _check_text(self, work: _SharedWork, parent: Stage | None) -> None:
-        """Raise ConfigError if a stage measures a loss on text that selected its model, or a model
-        that this was trained from: the score would be biased."""
+        """Refuse a loss on text that selected the model, or one that it was trained from."""
         if work.spec.part_read() is None:
             return
         for stage in self._lineage(parent):
@@ -287,38 +274,16 @@ class StageBuilder:
 
 
 def _check_unread(work: _SharedWork, candidate: Stage) -> None:
-    """Raise ConfigError if the validations of a candidate read what a stage measures a loss on."""
     trained, section, spec = candidate.spec, candidate.section, work.spec
     assert isinstance(trained, TrainingConfig), "only trainings are selected"
     if trained.train.validation_part != "all" and spec.part_read() != "all":
         return
     read = {key for role, key in candidate.parents.items() if role in trained.held_out()}
     for i, field in enumerate(spec.corpora()):
-        if work.prepared.parents.get(text_role(i)) in read:
+        if work.parents.get(text_role(i)) in read:
             fault = f"this text selected the model of {section}: the score would be biased"
             needs = (
                 f"part: second-half here and train.validation_part: first-half in {section}, or"
                 " another corpus"
             )
             raise ConfigError(Problem((field,), fault, needs))
-
-
-def _fields_read(fields: StageFields) -> Mapping[str, Any]:
-    """The fields of a section that count at a grid point.
-
-    Where an axis sets `train` to UNTRAINED, data and resources that stand in the section itself are
-    those of the points that train.
-    """
-    if fields.fields.get("train") != UNTRAINED or ("train",) not in fields.origins:
-        return fields.fields
-    of_training = {name for name in ("data", "resources") if (name,) not in fields.origins}
-    return {name: value for name, value in fields.fields.items() if name not in of_training}
-
-
-def _check_parent(spec: StageConfig, parent: Stage, trained: Stage) -> None:
-    """Raise ConfigError if a stage can't start from a stage whose model `trained` has trained."""
-    if not parent.spec.leaves_model:
-        message = f"{parent.section} is a stage of kind {parent.kind}, which produces no model"
-        raise ConfigError(Problem(("from",), message))
-    if problems := list(spec.parent_problems(trained.spec)):
-        raise ConfigError(problems)

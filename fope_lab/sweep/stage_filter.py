@@ -62,7 +62,9 @@ def find_stages(
     named: set[str] = set()
     for name in names:
         by_name = {s.key: s for s in known if name and name in (s.section, s.label)}
-        by_name = by_name or _by_part_of_label(name, known)
+        if not by_name and (wanted := LabelParts.of(name)):
+            parts = ((stage, LabelParts.of(stage.label)) for stage in known)
+            by_name = {s.key: s for s, own in parts if own is not None and own.includes(wanted)}
         by_key = {s.key: s for s in known if len(name) >= KEY_DIGITS and s.key.startswith(name)}
         if not by_name and len(by_key) != 1:
             several = list(by_key.values())
@@ -70,10 +72,8 @@ def find_stages(
         named |= (by_name or by_key).keys()
     if problems:
         raise SweepError(problems)
-    first: dict[str, AnyStage] = {}
-    for stage in known:
-        first.setdefault(stage.key, stage)
-    return [stage for key, stage in first.items() if key in named]
+    first = {stage.key: stage for stage in reversed(known)}
+    return [first[key] for key in dict.fromkeys(s.key for s in known) if key in named]
 
 
 def find_stage(stages: Iterable[AnyStage], name: str, at: FieldPath = ()) -> AnyStage:
@@ -82,15 +82,6 @@ def find_stage(stages: Iterable[AnyStage], name: str, at: FieldPath = ()) -> Any
     if len(found) > 1:
         raise SweepError(_several(name, found, at))
     return found[0]
-
-
-def _by_part_of_label(name: str, stages: Iterable[AnyStage]) -> dict[str, AnyStage]:
-    """The stages whose labels have all the fields of a name, by key; none if it has no fields."""
-    wanted = LabelParts.of(name)
-    if wanted is None:
-        return {}
-    parts = ((stage, LabelParts.of(stage.label)) for stage in stages)
-    return {stage.key: stage for stage, of in parts if of is not None and of.includes(wanted)}
 
 
 def _unknown(name: str, stages: Sequence[NamedStage], at: FieldPath) -> Problem:
@@ -145,10 +136,7 @@ def failed(plans: Sequence[Plan]) -> list[Plan]:
 
 
 def _restricted(plans: Sequence[Plan], keys: Iterable[str]) -> list[Plan]:
-    """The plans with the stages of these keys, and with those that they need.
-
-    A finished stage needs none that is unfinished, but a run looks at its finished ancestors.
-    """
+    """Keep these stages and what they need: of a finished one, its finished ancestors."""
     done = {key for planned in plans for key, state in planned.states.items() if state.is_done}
     needed = set(keys)
     for stage in reversed(stages_of(plans)):  # children before their parents

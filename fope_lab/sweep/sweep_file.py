@@ -5,6 +5,7 @@ The sections of stages are checked later, at each point of the grid, where every
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -125,6 +126,20 @@ class SweepFile(Options):
         """The seeds of all stages, also of those that a rule may leave out."""
         return self.seeds.every_seed if isinstance(self.seeds, SeedRule) else self.seeds
 
+    @functools.cached_property
+    def selected_axes(self) -> dict[str, str]:
+        """The axis that each section with `select` selects over, by its path in the grid.
+
+        A rule that can't be read has none: the check of the section says what is wrong with it.
+        """
+        found = {}
+        for name, section in self.stages.items():
+            rule = section.get("select") if isinstance(section, dict) else None
+            over = rule.get("over") if isinstance(rule, dict) else None
+            if isinstance(over, str) and over:
+                found[name] = f"{name}.{over}"
+        return found
+
     def too_many(self, found: str, at: str) -> Problem:
         """The problem of a section `at` that makes more of something than `max_stages` allows."""
         limit = f"allowed: at most {self.max_stages:,}, unless max_stages says more"
@@ -175,7 +190,6 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
 
 
 def _has_plugins(names: Any, folder: Path, problems: ProblemCollector) -> bool:
-    """Import the plug-ins that a file names; False if one can't be used, which is reported."""
     names = names if isinstance(names, list) else []  # reported with the other fields
     try:
         names = [name for name in names if name and isinstance(name, str)]
@@ -193,7 +207,7 @@ def no_mapping(value: Any) -> Problem:
 
 
 def _with_seeds(problem: Problem, content: dict[str, Any]) -> Problem:
-    """The problem; of a number in place of the list of seeds, with the list of so many seeds."""
+    """Where a number stands in place of the list of seeds, name the list of so many."""
     count = content.get("seeds")
     if problem.path != ("seeds",) or type(count) is not int or not 0 < count <= MOST_WRITTEN_SEEDS:
         return problem

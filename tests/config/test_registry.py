@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fope_lab.config.named_types import NamedTypes, given_options
-from fope_lab.config.problems import ConfigError
+from fope_lab.config.problems import ConfigError, NameTakenError
 from fope_lab.config.registry import Registry
 
 
@@ -112,6 +112,16 @@ def test_a_name_belongs_to_one_class() -> None:
     types.register("dot", Dot)  # a module that is imported again
     with pytest.raises(ValueError, match=r"'dot', which is the name of .*\.Dot"):
         types.register("dot", Circle)
+
+
+@pytest.mark.parametrize("presets_first", [True, False])
+def test_a_class_from_outside_is_no_preset_whichever_is_imported_first(presets_first: bool) -> None:
+    types: NamedTypes[Shape] = NamedTypes("fope_lab.drawing")
+    steps = [lambda: types.reserve(["dot"]), lambda: types.register("dot", Dot)]
+    first, second = steps if presets_first else reversed(steps)
+    first()
+    with pytest.raises(NameTakenError, match="Dot can't be 'dot', which is the name of a preset"):
+        second()
 
 
 def test_defaults_are_left_out_of_what_is_written() -> None:

@@ -129,7 +129,6 @@ def bomb(levels: int) -> str:
         ("a:\n  b: {<<: 3}\n", "2 a.b.<<: merges what is no mapping"),
         (f"a: {'9' * 6000}\n", f"1 a: found {'9' * 30}, a number too large to compute with"),
         ("a: 9223372036854775808\n", "1 a: found 9223372036854775808, a number too large to comp"),
-        ("a: 1e400\n", "1 a: found 1e400, a number too large to compute with"),
         ("a: 1e99999999999\n", "1 a: found 1e99999999999, a number too large to compute with"),
     ],
 )

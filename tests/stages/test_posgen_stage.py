@@ -59,10 +59,7 @@ def test_wrong_data(tmp_path: Path, data: str, expected: str) -> None:
                 "(allowed: recursive, cot, semi_recursive)"
             ],
         ),
-        (
-            "subtask: cot, split: train",
-            ["split: found 'train' (allowed: validation, test)"],
-        ),
+        ("subtask: cot, split: train", ["split: found 'train' (allowed: validation, test)"]),
         (
             "subtask: cot, length: 4, trained_length: 300, count: 9000",
             [

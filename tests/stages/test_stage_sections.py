@@ -59,7 +59,6 @@ BARE_CORPORA = (
             "kind: prepare-data",
             f"kind: unknown stage kind 'prepare-data' {KINDS}",
         ),
-        ("kind: pretrain", "kind: 3", f"kind: found 3, needs the stage kind's name {KINDS}"),
         (
             "kind: pretrain",
             "kind: pretrain, seed: 3",
@@ -75,11 +74,6 @@ BARE_CORPORA = (
         ("model: {scale: tiny},", "", "model: is missing"),
         ("{scale: tiny}", "", "model: found nothing, needs a scale or a mapping of sizes"),
         ("{scale: tiny}", "tinny", f"model: unknown scale 'tinny'; did you mean 'tiny'? {SCALES}"),
-        (
-            "scale: tiny",
-            "scale: 60",
-            f"model.scale: unknown scale 60; did you mean '60m'? {SCALES}",
-        ),
         (
             "scale: tiny",
             "scale: tiny, num_layer: 2",
@@ -154,7 +148,6 @@ BARE_CORPORA = (
         ("rope", "{base: 3}", "embedding.type: is missing: the embedding's name " + EMBEDDINGS),
         ("rope", "{type: rope, base: 0.5}", "embedding.base: found 0.5, needs more than 1"),
         ("rope", "{type: rope, base: '5'}", "embedding.base: found '5', needs a number"),
-        ("rope", "{type: rope, base: .nan}", "embedding.base: found nan, needs a finite number"),
         (
             "rope",
             "{type: rope, bas: 5}",
@@ -170,21 +163,6 @@ BARE_CORPORA = (
         ),
         # data
         (", length: 64", "", "data.length: is missing: data needs it"),
-        (
-            "length: 64",
-            "length: 0",
-            "data.length: found 0, needs at least 1",
-        ),
-        (
-            "length: 64",
-            "length: true",
-            "data.length: found true, needs a whole number",
-        ),
-        (
-            "length: 64",
-            "length: '64'",
-            "data.length: found '64', needs a whole number",
-        ),
         ("{corpus: c4, length: 64}", "5", "data: found 5, needs a mapping with length and corpus"),
         ("c4", "pg9", f"data.corpus: unknown corpus 'pg9'; did you mean 'pg19'? {BARE_CORPORA}"),
         ("c4", "{type: c4, limit: 0}", "data.corpus.limit: found 0, needs at least 1"),
@@ -224,13 +202,8 @@ BARE_CORPORA = (
             "train.tokens: found 0, needs at least 1; only a stage of kind extend goes without "
             "training",
         ),
-        ("tokens: 1e5", "tokens: 1.5", "train.tokens: found 1.5, needs a whole number"),
         ("tokens: 1e5", "tokens: '1e5'", "train.tokens: found '1e5', needs a whole number"),
-        ("tokens: 1e5", "tokens: .inf", "train.tokens: found inf, needs a whole number"),
-        ("tokens: 1e5", "tokens: no", "train.tokens: found 'no', needs a whole number"),
         ("tokens: 1e5,", "", "train.tokens: is missing"),
-        ("1e-3", "true", "train.learning_rate: found true, needs a number"),
-        ("1e-3", ".nan", "train.learning_rate: found nan, needs a finite number"),
         ("1e-3", "1e-3, warmup: 1.5", "train.warmup: found 1.5, needs at most 1"),
         (
             "1e-3",
@@ -239,23 +212,8 @@ BARE_CORPORA = (
             "constant)",
         ),
         ("1e-3", "1e-3, betas: [0.9]", "train.betas[1]: is missing"),
-        ("1e-3", "1e-3, betas: 0.9", "train.betas: found 0.9, needs a list"),
-        (
-            "1e-3",
-            "1e-3, betas: [0, 0, 0]",
-            "train.betas: found [0, 0, 0], needs at most 2 entries",
-        ),
+        ("1e-3", "1e-3, betas: [0, 0, 0]", "train.betas: found [0, 0, 0], needs at most 2 entries"),
         ("1e-3", "1e-3, betas: [0.9, 1]", "train.betas[1]: found 1, needs less than 1"),
-        (
-            "1e-3",
-            "1e-3, learning_rte: 1",
-            "train.learning_rte: unknown key 'learning_rte'; did you mean 'learning_rate'? "
-            "(allowed: batch_tokens, betas, checkpoint_every, checkpoint_minutes, compile, decay, "
-            "final_learning_rate, gradient_checkpointing, gradient_clip, learning_rate, "
-            "length_groups, log_every, micro_batch_tokens, precision, schedule, select, "
-            "stop_at_accuracy, tokens, validate_every, validation_length, validation_part, "
-            "validation_tokens, warmup, weight_decay)",
-        ),
         (
             "2048",
             "2000",
@@ -273,11 +231,6 @@ BARE_CORPORA = (
             "kind: pretrain, resources: {gpu: 1}",
             "resources.gpu: unknown key 'gpu'; did you mean 'gpus'? (allowed: cpus, gpus, "
             "strategy, workers)",
-        ),
-        (
-            "kind: pretrain",
-            "kind: pretrain, resources: {gpus: -1}",
-            "resources.gpus: found -1, needs at least 0",
         ),
         (
             "kind: pretrain",
@@ -306,14 +259,7 @@ def test_a_wrong_pretraining(tmp_path: Path, old: str, new: str, expected: str) 
             "kind: perplexity, corpus: c4, lengths: []",
             "lengths: found [], needs at least one entry",
         ),
-        (
-            "kind: perplexity, corpus: c4, lengths: [64, 0]",
-            "lengths[1]: found 0, needs at least 2",
-        ),
-        (
-            "kind: perplexity, corpus: c4, lengths: [64, '8']",
-            "lengths[1]: found '8', needs a whole number",
-        ),
+        ("kind: perplexity, corpus: c4, lengths: [64, 0]", "lengths[1]: found 0, needs at least 2"),
         (
             "kind: perplexity, corpus: c4, lengths: [64, 2.0]",
             "lengths[1]: found 2.0, needs a whole number",
@@ -345,7 +291,6 @@ def test_a_wrong_pretraining(tmp_path: Path, old: str, new: str, expected: str) 
             "corpus: the corpus python-docstrings holds pairs; a stage of kind perplexity reads "
             "text",
         ),
-        ("kind: passkey, lengths: [300], trials: 0", "trials: found 0, needs at least 1"),
         (
             "kind: passkey, lengths: [64], form: symbolc",
             "form: found 'symbolc'; did you mean 'symbolic'? (allowed: english, symbolic)",

@@ -25,10 +25,7 @@ PASSKEYS = {"length": 128, "task": "passkey", "form": "symbolic"}
             "decay: found 0.5, which with warmup 0.6 is more than 1, needs at most 0.4",
         ),
         ({"decay": 1.5, "schedule": "wsd"}, "decay: found 1.5, needs at most 1"),
-        (
-            {"select": "best"},
-            "validate_every: is missing: select best compares validations",
-        ),
+        ({"select": "best"}, "validate_every: is missing: select best compares validations"),
         (
             {"validation_tokens": 4096},
             "validation_tokens: has no effect: there are no validations without validate_every",

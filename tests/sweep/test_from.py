@@ -72,6 +72,22 @@ def test_a_wrong_reference(tmp_path: Path, reference: str, expected: str) -> Non
     assert told(tmp_path, text) == [f"5 stages.child.from: {expected}"]
 
 
+@pytest.mark.parametrize(
+    ("read", "reference"),
+    [("drafts.read_checkpoint", "./folder"), ("load.expand_grid", "other.yaml#passkey")],
+)
+def test_a_fault_of_the_lab_is_not_a_wrong_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str, reference: str
+) -> None:
+    def faulty(*_: object) -> None:
+        raise KeyError("of the lab")
+
+    write(tmp_path / "other.yaml", changed(BASE, {"grid": {"pretrain.embedding": ["rope"]}}))
+    monkeypatch.setattr(f"fope_lab.sweep.{read}", faulty)
+    with pytest.raises(KeyError, match="of the lab"):
+        load(tmp_path, passkey_of(reference))
+
+
 def test_no_reference(tmp_path: Path) -> None:
     text = "name: x\nstages:\n  c: {kind: passkey, lengths: [64], form: symbolic}\n"
     assert told(tmp_path, text) == ["3 stages.c.from: is missing"]
@@ -141,10 +157,7 @@ def figure(tmp_path: Path) -> Path:
     content = {
         "name": "figure",
         "seeds": [0, 1],
-        "stages": {
-            "pretrain": PRETRAIN,
-            "perplexity": BASE["stages"]["perplexity"],
-        },
+        "stages": {"pretrain": PRETRAIN, "perplexity": BASE["stages"]["perplexity"]},
         "grid": {"pretrain.embedding": ["rope", "nope"], "pretrain.model.num_layers": [1, 2]},
     }
     return write(tmp_path / "fope" / "figure.yaml", content)
@@ -176,14 +189,6 @@ def test_joined_on_shared_axes_and_seeds(tmp_path: Path, figure: Path) -> None:
     assert len(of(sweep, "pretrain")) == 2, "and nothing else of it"
     assert of(sweep, "perplexity") == []
     assert len(of(sweep, "prepare-data")) == 1
-
-
-def test_seeds_of_the_other_file_that_are_not_asked_for_are_left_out(
-    tmp_path: Path, figure: Path
-) -> None:
-    grid = {"pretrain.embedding": ["rope"], "pretrain.model.num_layers": [1]}
-    sweep = load(tmp_path, passkey_of("fope/figure.yaml#pretrain", grid=grid))
-    assert [stage.seed for stage in of(sweep, "passkey")] == [0]
 
 
 def test_the_same_key_from_both_files(tmp_path: Path, figure: Path) -> None:
@@ -262,10 +267,9 @@ def test_axis_values_join_by_what_they_are(tmp_path: Path) -> None:
     }
     write(tmp_path / "other.yaml", other)
     text = (
-        "name: x\nstages:\n  c: {kind: passkey, from: 'other.yaml#q', lengths: [64]}\n".replace(
-            "#q", "#p"
-        ).replace("[64]", "[64], form: symbolic")
-        + "grid: {p.embedding: [rope, {base: 1.0e4, type: rope}]}\n"
+        "name: x\nstages:\n"
+        "  c: {kind: passkey, from: 'other.yaml#p', lengths: [64], form: symbolic}\n"
+        "grid: {p.embedding: [rope, {base: 1.0e4, type: rope}]}\n"
     )
     assert len(of(load(tmp_path, text), "c")) == 1
 
@@ -384,6 +388,7 @@ def test_from_a_checkpoint_folder(tmp_path: Path, checkpoint: Path) -> None:
     assert stage.checkpoints == {"from": str(checkpoint)}
     assert (stage.seed, stage.embedding) == (None, "rope(base=500.0)")
     assert stage.model_spec is not None
+    assert (stage.model_spec.train_length, stage.model_spec.last_trained_length) == (64, 128)
     assert stage.model_spec.model.num_layers == 1
     assert only(tmp_path, passkey_of("model")).key == stage.key
     assert only(tmp_path, passkey_of(str(checkpoint))).key == stage.key
@@ -426,15 +431,6 @@ def test_training_goes_on_from_a_checkpoint(tmp_path: Path, checkpoint: Path) ->
     assert stages[0].model_spec is not None
     assert stages[0].model_spec.train_length == 64, "the original length"
     assert stages[0].model_spec.last_trained_length == extend["data"]["length"]
-
-
-def test_a_checkpoint_says_at_which_length_it_was_trained_last(
-    tmp_path: Path, checkpoint: Path
-) -> None:
-    passkey = {**BASE["stages"]["passkey"], "from": "./model"}
-    [stage] = load(tmp_path, {"name": "x", "stages": {"passkey": passkey}}).stages
-    assert stage.model_spec is not None
-    assert (stage.model_spec.train_length, stage.model_spec.last_trained_length) == (64, 128)
 
 
 def test_the_manifest_spares_reading_the_weights_only_while_it_fits(

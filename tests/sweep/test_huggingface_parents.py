@@ -27,11 +27,7 @@ LLAMA = {
     "vocab_size": 320,
     "max_position_embeddings": 256,
     "rope_theta": 1000.0,
-    "rope_scaling": {
-        "type": "yarn",
-        "factor": 4.0,
-        "original_max_position_embeddings": 64,
-    },
+    "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
 }
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HUB = f"hf:org/name@{COMMIT}"

@@ -125,9 +125,7 @@ def the_folder(project: Project) -> None:
 
 @pytest.mark.parametrize("remove", [one_file, every_file, the_folder])
 def test_a_finished_sweep_is_read_without_its_corpus(
-    project: Project,
-    remove: Callable[[Project], None],
-    capsys: pytest.CaptureFixture[str],
+    project: Project, remove: Callable[[Project], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = [str(path) for path in project.texts()]
     remove(project)

@@ -54,16 +54,13 @@ def differences(found: Plan) -> dict[str, tuple[str, ...]]:
 def test_one_field_is_named_and_its_value(tmp_path: Path, store: Store) -> None:
     before = {stage.label: stage.key for stage in load(tmp_path, SWEEP).stages}
     found = planned(tmp_path, store, {"stages.pretrain.train.learning_rate": 2e-3})
-    told = differences(found)
-    assert told[f"pretrain{ROPE}"] == ("train.learning_rate was 0.001",)
-    assert told[f"perplexity{ROPE}"] == ("pretrain.train.learning_rate was 0.001",)
-    assert told[f"passkey{ROPE}"] == ("extend.pretrain.train.learning_rate was 0.001",)
-    for stage in found.sweep.stages:
-        if stage.key in found.nearest:
-            assert found.nearest[stage.key].key == before[stage.label], "the same embedding"
-    [pretrain, _] = [stage for stage in found.sweep.stages if stage.section == "pretrain"]
+    name = f"pretrain{ROPE}"
+    assert differences(found)[name] == ("train.learning_rate was 0.001",)
+    assert {label.partition("[")[0] for label in differences(found)} == {"pretrain"}, "not children"
+    [pretrain] = [stage for stage in found.sweep.stages if stage.label == name]
+    assert found.nearest[pretrain.key].key == before[name], "the same embedding"
     assert found.states[pretrain.key].reason == (
-        f"not in the store; nearest: train.learning_rate was 0.001 ({before[pretrain.label][:8]})"
+        f"not in the store; nearest: train.learning_rate was 0.001 ({before[name][:8]})"
     )
 
 
@@ -72,7 +69,6 @@ def test_one_field_is_named_and_its_value(tmp_path: Path, store: Store) -> None:
     [
         ({"stages.perplexity.lengths": [32, 128]}, "lengths was 32+64"),
         ({"stages.perplexity.tokens": 5000}, "tokens was not set"),
-        ({"stages.perplexity.corpus": "pg19"}, None),
         ({"stages.perplexity.resources": {"cpus": 2}}, None),
         ({"stages.extend.data.length": 256}, None),
     ],
@@ -81,11 +77,14 @@ def test_fields_of_an_evaluation(
     tmp_path: Path, store: Store, changes: dict[str, Any], expected: str | None
 ) -> None:
     told = differences(planned(tmp_path, store, changes)).get(f"perplexity{ROPE}")
-    if changes == {"stages.perplexity.corpus": "pg19"}:
-        assert told is not None
-        assert "corpus.dataset was allenai/c4" in told
-    else:
-        assert told == (None if expected is None else (expected,))
+    assert told == (None if expected is None else (expected,))
+
+
+def test_another_corpus_is_told_where_it_is_prepared(tmp_path: Path, store: Store) -> None:
+    told = differences(planned(tmp_path, store, {"stages.perplexity.corpus": "pg19"}))
+    [(name, found)] = told.items()
+    assert name.startswith("prepare-data[pg19")
+    assert "corpus.dataset was allenai/c4" in found
 
 
 def test_an_embedding_is_named_as_a_sweep_names_it(tmp_path: Path, store: Store) -> None:
@@ -119,13 +118,7 @@ def test_what_differs_in_much_is_not_near(tmp_path: Path, store: Store) -> None:
 def test_a_few_are_shown_and_the_others_counted(tmp_path: Path, store: Store) -> None:
     train = {"tokens": 200_000, "batch_tokens": 4096, "learning_rate": 2e-3, "warmup": 0.2}
     found = planned(tmp_path, store, {"stages.pretrain.train": train})
-    reasons = [state.reason for state in found.states.values()]
-    assert any("and 1 more (" in reason for reason in reasons)
-
-
-def test_an_empty_store_has_none(tmp_path: Path) -> None:
-    empty = Store.create(tmp_path / "empty")
-    assert differences(planned(tmp_path, empty, {})) == {}
+    assert any("and 1 more (" in state.reason for state in found.states.values())
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "config: 3", "{", "config: {}\nparents: []"])
@@ -161,29 +154,3 @@ def test_a_store_of_many_stages_is_read_quickly(tmp_path: Path, store: Store) ->
     found = planned(tmp_path, store, {"stages.pretrain.train.learning_rate": 2e-3})
     assert differences(found)[f"pretrain{ROPE}"] == ("train.learning_rate was 0.001",)
     assert time.process_time() - started < 2.5
-
-
-def test_other_candidates_of_a_selection_are_told(tmp_path: Path) -> None:
-    train = {**BASE["stages"]["pretrain"]["train"], "validate_every": 5}
-    changes = {
-        "stages.pretrain.train": train,
-        "stages.pretrain.select": {"over": "train.learning_rate"},
-        "stages.perplexity.corpus": "python-docs",
-    }
-    content = changed(BASE, changes) | {"grid": {"pretrain.train.learning_rate": [1e-3, 2e-3]}}
-    store = Store.create(tmp_path / "store")
-    finish(load(tmp_path, content), store)
-    for other, expected in (
-        ({"seeds": [0, 1]}, {"seeds was 0", "the candidates were others"}),
-        (
-            {"grid": {"pretrain.train.learning_rate": [1e-3, 4e-3]}},
-            {"values was 0.001+0.002", "the candidates were others"},
-        ),
-        (
-            {"stages": changed(content, {"stages.pretrain.train.tokens": 10_240})["stages"]},
-            {"the candidates were others"},
-        ),
-    ):
-        [found] = with_nearest([plan(load(tmp_path, content | other), store)], store)
-        told = differences(found)
-        assert expected >= set(told["select[pretrain[seed=0]]"]) > set()
