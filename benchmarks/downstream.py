@@ -30,7 +30,7 @@ import torch
 from fope_lab.data.olmo_eval import gpt_neox_file
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
-from fope_lab.papers.fope.downstream_scores import TokenizedTask, downstream_score, tokenize_task
+from fope_lab.papers.fope.downstream import TokenizedTask, downstream_score, tokenize_task
 from fope_lab.papers.fope.olmo_tasks import PAPER_TASKS, TASKS
 
 MAX_LENGTH = 2048

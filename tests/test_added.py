@@ -236,7 +236,7 @@ def test_an_analysis_is_in_the_report(report: Any, folder: Path) -> None:
     [shown] = report["analyses"]
     assert shown["numbers"] == {"incomplete_rope": 5 / 8, "incomplete_extended": 6 / 8}
     page = (folder / "store/reports/added/report.html").read_text()
-    assert ">incomplete rope</th><td>0.625</td>" in page
+    assert ">pairs of RoPE that complete no cycle, share</th><td>0.625</td>" in page
 
 
 @pytest.mark.cluster

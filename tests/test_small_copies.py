@@ -23,9 +23,9 @@ from fope_lab.data.roles import candidate_role
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import build_embedding, parse_embedding
 from fope_lab.model import Decoder, load_model, save_model
-from fope_lab.papers.fope.olmo_documents import DownstreamQuestion, DownstreamTask
+from fope_lab.papers.fope.olmo_tasks import DownstreamQuestion, DownstreamTask
 from fope_lab.papers.resonance import leval
-from fope_lab.papers.resonance.leval_questions import LEvalQuestion
+from fope_lab.papers.resonance.leval_tasks import LEvalQuestion
 from fope_lab.stages import Extend, Select, StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.stages.base import load_function
 from fope_lab.stages.key import config_json, digest
@@ -161,7 +161,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
         # as long as they may be.
         patch.setattr(DownstreamTask, "questions", lambda task, store: [QUESTION])
         asked = LEvalQuestion("A document.", ABOUT_IT, "A")
-        patch.setattr(leval.source, "read_questions", lambda files, task: [asked])
+        patch.setattr(leval, "read_questions", lambda files, task: [asked])
         patch.setattr(leval, "MAX_NEW_TOKENS", 4)
         yield Workshop(tmp_path_factory.mktemp("workshop"))
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from docs.generate.markdown import plain
 from docs.generate.shipped import ROOT, load_shipped, reads_own_text
-from fope_lab.analysis.base import NumberWords
 from fope_lab.stages.labels import label, split_label
 from fope_lab.stages.metric import LENGTH, Metric
 from fope_lab.store import Status
@@ -108,11 +107,13 @@ class Result:
         return len(then - now), len(now - then) - unneeded
 
     @property
-    def words_of_numbers(self) -> Mapping[str, NumberWords]:
-        """The words for the numbers of each analysis, by its stage."""
-        stages = load_shipped(ROOT / self.sweep).stages
-        found = {stage.section: getattr(stage.spec, "analysis", None) for stage in stages}
-        return {name: one.number_words for name, one in found.items() if one is not None}
+    def words_of_numbers(self) -> Mapping[str, Mapping[str, str]]:
+        """The words for the numbers of each analysis, by its section and by their names."""
+        words: dict[str, dict[str, str]] = {}
+        for stage in load_shipped(ROOT / self.sweep).stages:
+            if analysis := getattr(stage.spec, "analysis", None):
+                words.setdefault(stage.section, {}).update(analysis.number_words)
+        return words
 
     @property
     def bases(self) -> Mapping[str, Sentence | None]:

@@ -10,7 +10,6 @@ from typing import Any
 
 from docs.generate.markdown import block, plain, table
 from docs.generate.results import Group, Result, all_results, row_name
-from fope_lab.analysis.base import NumberWords
 from fope_lab.drawing.palette import assign_looks
 from fope_lab.drawing.plot import Curve, Panel, draw_panel
 from fope_lab.drawing.svg import inline_svg
@@ -162,11 +161,12 @@ def _folded(title: str, header: list[str], rows: list[list[str]]) -> str:
     return f'??? note "{title}"\n\n{lines}'
 
 
-def _analysis(found: Mapping[str, Any], words: NumberWords) -> str:
+def _analysis(found: Mapping[str, Any], words: Mapping[str, str]) -> str:
     """The numbers of an analysis, in the words that it has for them."""
     notes = f"{plain(found['source'])}. The paper: {plain(found['says'])}"
     rows = [
-        (plain(words.of(name)), shown_number(number)) for name, number in found["numbers"].items()
+        (plain(words.get(name, name.replace("_", " "))), shown_number(number))
+        for name, number in found["numbers"].items()
     ]
     return f"### {plain(found['stage'])}\n\n{notes}\n\n{table(('number', 'value'), rows)}"
 

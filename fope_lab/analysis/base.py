@@ -7,14 +7,14 @@ matplotlib are imported inside them.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from numpy.typing import NDArray
 
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.config.registry import Registry
 from fope_lab.data.problems import DataError
@@ -34,6 +34,17 @@ ARRAYS, FIGURE = "arrays.npz", "figure.svg"
 Needs = Literal["nothing", "model", "text"]
 """What an analysis looks at: nothing, a model, or a model that reads a text."""
 
+# Options that several analyses have.
+Preset = Annotated[str, Doc("The preset of the embedding.")]
+HeadDim = Annotated[int, Interval(ge=2), Doc("The dimensions of a head.")]
+Base = Annotated[float, Interval(gt=1), Doc("The base of RoPE's frequencies (θ).")]
+TrainLength = Annotated[int, Interval(ge=2), Doc("The trained length, in tokens.")]
+Positions = Annotated[int, Interval(ge=3), Doc("The number of positions, in tokens.")]
+Distances = Annotated[
+    int, Interval(ge=16), Doc("The trained length in tokens, and the number of distances.")
+]
+Sequences = Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")]
+Seed = Annotated[int, Interval(ge=0), Doc("The seed of all random draws.")]
 
 ANALYSIS_TYPES: NamedTypes[Analysis] = NamedTypes("fope_lab.analysis")
 """Every analysis: a class in a file of this package, of a paper or of another plug-in."""
@@ -54,50 +65,16 @@ class Subject:
     tokens: NDArray[Any]
 
 
-@dataclass(frozen=True)
-class NumberWords:
-    """What people read in place of the names of numbers, with the unit after a comma.
-
-    `patterns` has the words by the pattern of a name: a part in braces, such as
-    "{kind}_fast_share", stands for any text, which the words repeat. `values` has the words for
-    such texts, by their patterns; any other stands as it is, with hyphens for underscores.
-    """
-
-    patterns: Mapping[str, str] = field(default_factory=dict)
-    values: Mapping[str, str] = field(default_factory=dict)
-
-    def of(self, name: str) -> str:
-        """Return the words for a name; without any, the name without underscores."""
-        return self.declared(name) or name.replace("_", " ")
-
-    def declared(self, name: str) -> str | None:
-        """Return the words of the first pattern that a name fits; None if it fits none."""
-        for pattern, words in self.patterns.items():
-            parts = re.split(r"\{(\w+)\}", pattern)  # every second one is a name in braces
-            expression = "".join(
-                f"(?P<{part}>.+?)" if i % 2 else re.escape(part) for i, part in enumerate(parts)
-            )
-            if match := re.fullmatch(expression, name):
-                said = NumberWords(self.values)
-                texts = match.groupdict().items()
-                return words.format(
-                    **{part: said.declared(text) or text.replace("_", "-") for part, text in texts}
-                )
-        return None
-
-
 class Analysis(ABC):
     """A frozen dataclass of options.
 
     `source` names the paper and figure, `says` what the paper reads off that figure, in our words.
-    `number_words` has the words for the names of `numbers`, which are for programs.
     """
 
     name: ClassVar[str]
     source: ClassVar[str]
     says: ClassVar[str]
     needs: ClassVar[Needs]
-    number_words: ClassVar[NumberWords] = NumberWords()
     version: ClassVar[int] = 1
     """Part of a stage's key. Raise it when the same options give other numbers than before."""
 
@@ -122,12 +99,13 @@ class Analysis(ABC):
         return 0
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The names of all that `numbers` can return with these options, known before it runs.
+    def number_words(self) -> Mapping[str, str]:
+        """The words, with the unit after a comma, for each name that `numbers` can return with
+        these options, known before it runs.
 
         What a model decides may leave some of them out. A claim can name only what is here.
         """
-        return ()
+        return {}
 
     @property
     def curves(self) -> Mapping[str, Sequence[int]]:
@@ -153,7 +131,7 @@ class Analysis(ABC):
     def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Single numbers beside the figure, by names that begin with a letter.
 
-        Reports and MLflow show them, and a claim can name those that `number_names` declares. They
-        are no metrics: no table or paper's file can name them.
+        Reports and MLflow show them in their `number_words`. They are no metrics: no table or
+        paper's file can name them.
         """
         return {}

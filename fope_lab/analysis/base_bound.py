@@ -9,6 +9,7 @@ hold below others that fail, so that the smallest base depends on how fine the g
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,8 @@ import numpy as np
 from annotated_types import MinLen
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.spectrum import plain_ticks
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import EachOnce
 from fope_lab.config.problems import Problem
@@ -128,25 +130,24 @@ class BaseBound(
         }
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The names of all numbers that `numbers` can return."""
-        names = ("smallest", "last_failing", "fit")
-        of_lengths = (f"{name}_{length}" for name in names for length in sorted(self.lengths))
-        return (*of_lengths, "exponent", "factor")
-
-    number_words = NumberWords(
-        {
-            "smallest_{length}": "smallest base that holds up to {length} tokens",
-            "last_failing_{length}": "largest base that fails within {length} tokens",
-            "fit_{length}": "published fit for {length} tokens",
+    def number_words(self) -> Mapping[str, str]:
+        names = {
+            "smallest": "smallest base that holds up to {} tokens",
+            "last_failing": "largest base that fails within {} tokens",
+            "fit": "published fit for {} tokens",
+        }
+        return {
+            **{
+                f"{name}_{length}": words.format(length)
+                for name, words in names.items()
+                for length in sorted(self.lengths)
+            },
             "exponent": "exponent of a power law through our smallest bases",
             "factor": "factor of that power law",
-        },
-        {},
-    )
+        }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Return the bases for each length, and the power law that fits the smallest ones."""
+        """A single length has no power law."""
         found = {
             f"{name}_{length}": float(base)
             for name in ("smallest", "last_failing", "fit")
@@ -177,5 +178,6 @@ class BaseBound(
             by_base.set(xlabel="base", ylabel="first negative sum, tokens")
             for axes in (by_length, by_base):
                 axes.set(xscale="log", yscale="log")
+                plain_ticks(axes, "xy")
             legend(figure, by_length)
         return figure

@@ -5,13 +5,24 @@ Barbero et al. (Round and Round), arXiv 2410.06205: §3 with Fig. 2 and Prop. 3.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
+from fope_lab.analysis.base import (
+    Analysis,
+    Arrays,
+    Base,
+    Distances,
+    HeadDim,
+    Preset,
+    Progress,
+    Seed,
+    Subject,
+)
 from fope_lab.analysis.rotation import OneRotation, as_complex
 from fope_lab.config.annotations import Doc, Interval
 
@@ -45,16 +56,14 @@ class Decay(
 ):
     """Scores by distance of all-ones and of Gaussian queries and keys under a rotation."""
 
-    embedding: Annotated[str, Doc("The preset of the embedding.")] = "rope"
-    head_dim: Annotated[int, Interval(ge=2), Doc("The dimensions of a head.")] = 256
-    base: Annotated[float, Interval(gt=1), Doc("The base of RoPE's frequencies (θ).")] = 10_000.0
-    length: Annotated[
-        int, Interval(ge=16), Doc("The trained length in tokens, and the number of distances.")
-    ] = 2048
+    embedding: Preset = "rope"
+    head_dim: HeadDim = 256
+    base: Base = 10_000.0
+    length: Distances = 2048
     pairs: Annotated[
         int, Interval(ge=CURVES), Doc("The number of random pairs of a query and a key.")
     ] = 1000
-    seed: Annotated[int, Interval(ge=0), Doc("The seed of all random draws.")] = 0
+    seed: Seed = 0
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute scores by distance: `constant` (length,) and `gaussian` (pairs, length)."""
@@ -67,28 +76,15 @@ class Decay(
         }
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The names of all numbers that `numbers` can return."""
-        return "constant_near", "constant_far", "gaussian_near", "gaussian_far"
-
-    number_words = NumberWords(
-        {
-            "{pairs}_near": (
-                "mean score of {pairs} queries and keys,"
-                " nearest eighth of the distances, score / head_dim"
-            ),
-            "{pairs}_far": (
-                "mean score of {pairs} queries and keys,"
-                " farthest eighth of the distances, score / head_dim"
-            ),
-        },
-        {
-            "gaussian": "Gaussian",
-        },
-    )
+    def number_words(self) -> Mapping[str, str]:
+        return {
+            f"{name}_{where}": f"mean score of {kind} queries and keys, {part} of the distances,"
+            " score / head_dim"
+            for name, kind in (("constant", "constant"), ("gaussian", "Gaussian"))
+            for where, part in (("near", "nearest eighth"), ("far", "farthest eighth"))
+        }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Return the mean scores over the first and the last eighth of the distances."""
         part = self.length // 8
         return {
             f"{name}_{where}": float(values[..., places].mean())

@@ -6,16 +6,22 @@ norms of a pair bound the contribution of its frequency to a score.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.activations import record
-from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
-from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares, rotated_frequencies
-from fope_lab.analysis.passages import ReadsPassages, passages
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Sequences, Subject
+from fope_lab.analysis.reading import (
+    PAIRS,
+    ReadsPassages,
+    pair_norms,
+    quarter_shares,
+    read,
+    rotated_frequencies,
+)
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
 
@@ -25,7 +31,6 @@ if TYPE_CHECKING:
     from fope_lab.model.decoder import Decoder
 
 KINDS = ("query", "key")
-LAYERS = ("first", "last", "between")
 
 
 def mean_norms(
@@ -41,12 +46,9 @@ def mean_norms(
         kind: np.zeros((config.num_layers, heads, config.head_dim // 2))
         for kind, heads in zip(KINDS, (config.num_heads, config.num_kv_heads), strict=True)
     }
-    device = model.embed_tokens.weight.device
-    for i, row in enumerate(rows):
-        for layer, *both in record(model, torch.from_numpy(row)[None].to(device)):
-            for kind, x in zip(KINDS, both, strict=True):
-                sums[kind][layer] += pair_norms(x)[0].mean(dim=1, dtype=torch.float64).cpu().numpy()
-        progress(i + 1, len(rows))
+    for _, at in read(model, rows, progress):
+        for kind, x in zip(KINDS, (at.q, at.k), strict=True):
+            sums[kind][at.layer] += pair_norms(x)[0].mean(dim=1, dtype=torch.float64).cpu().numpy()
     return {kind: total / len(rows) for kind, total in sums.items()}
 
 
@@ -64,7 +66,7 @@ class FrequencyUsage(
 ):
     """Mean norms of queries and keys by pair and layer, and by pair and head in one layer."""
 
-    sequences: Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")] = 10
+    sequences: Sequences = 10
     length: Annotated[int, Interval(ge=2), Doc("The tokens of a passage.")] = 256
     layer: Annotated[int, Interval(ge=0), Doc("The layer whose heads are shown.")] = 0
 
@@ -79,38 +81,24 @@ class FrequencyUsage(
         if self.layer >= layers:
             raise DataError(f"layer: found {self.layer}, needs at most {layers - 1}")
         frequencies = rotated_frequencies(subject.model, self.name)
-        norms = mean_norms(subject.model, passages(subject, self.sequences, self.length), progress)
+        norms = mean_norms(subject.model, self.passages(subject), progress)
         return {"frequencies": frequencies, **norms}
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The names of all numbers that `numbers` can return."""
-        parts = ("slow_share", "fast_share", *(f"fast_share_{layers}" for layers in LAYERS))
-        return tuple(f"{kind}_{part}" for kind in KINDS for part in parts)
-
-    number_words = NumberWords(
-        {
-            "{kind}_slow_share": (
-                "norm of the {kind} in the slowest quarter of the pairs, share, mean over layers"
-            ),
-            "{kind}_fast_share": (
-                "norm of the {kind} in the fastest quarter of the pairs, share, mean over layers"
-            ),
-            "{kind}_fast_share_{layers}": (
-                "norm of the {kind} in the fastest quarter of the pairs, share, {layers}"
-            ),
-        },
-        {
-            "first": "first layer",
-            "last": "last layer",
-            "between": "layers between",
-        },
-    )
+    def number_words(self) -> Mapping[str, str]:
+        return {
+            f"{kind}_{part}": f"norm of the {kind} in the {words}"
+            for kind in KINDS
+            for part, words in (
+                ("slow_share", "slowest quarter of the pairs, share, mean over layers"),
+                ("fast_share", "fastest quarter of the pairs, share, mean over layers"),
+                ("fast_share_first", "fastest quarter of the pairs, share, first layer"),
+                ("fast_share_last", "fastest quarter of the pairs, share, last layer"),
+                ("fast_share_between", "fastest quarter of the pairs, share, layers between"),
+            )
+        }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Return, for queries and keys, the shares of the norm in the slowest and in the fastest
-        quarter of the pairs, as means over layers, and the latter also in the first, the last and
-        the layers between."""
         metrics: dict[str, float] = {}
         for kind in KINDS:
             fast, slow = quarter_shares(arrays[kind].mean(axis=1))

@@ -6,13 +6,15 @@ FoPE sets the slow frequencies to 0 and gives each pair a series.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.reading import embedding_of
 from fope_lab.analysis.rotation import turns, undertrained
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
@@ -65,8 +67,6 @@ class Spectrum(
 
         Raises DataError if the embedding rotates nothing.
         """
-        from fope_lab.analysis.activations import embedding_of
-
         assert subject is not None
         model = subject.model
         length = self.reach * model.train_length
@@ -96,15 +96,8 @@ class Spectrum(
         return arrays
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The names of all numbers that `numbers` can return."""
-        return (
-            *("rotating_pairs", "undertrained_pairs", "still_pairs"),
-            *("power_near_zero", "power_below_floor", "energy_off_own_frequency"),
-        )
-
-    number_words = NumberWords(
-        {
+    def number_words(self) -> Mapping[str, str]:
+        return {
             "rotating_pairs": "pairs that rotate, count",
             "undertrained_pairs": "pairs that complete no turn in the trained length, count",
             "still_pairs": "pairs that do not rotate, count",
@@ -113,14 +106,10 @@ class Spectrum(
             "energy_off_own_frequency": (
                 "energy of the coefficients off a pair's own frequency, share"
             ),
-        },
-    )
+        }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Return the numbers of pairs that rotate, that rotate but complete no turn in the trained
-        length, and that do not rotate; the shares of the scores' power near 0, and between there
-        and the floor 2π/N; and for a Fourier embedding, the share of the coefficients' energy that
-        is not at a pair's own frequency."""
+        """The energy is that of a Fourier embedding alone."""
         frequencies, omega, power = (arrays[name] for name in ("frequencies", "omega", "power"))
         train_length = int(arrays["train_length"])
         floor = 2 * np.pi / train_length

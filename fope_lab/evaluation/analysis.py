@@ -61,7 +61,7 @@ class AnalysisStage(Evaluation, kind="analysis"):
 
     def number_names(self) -> Iterable[str]:
         """The numbers that the analysis declares."""
-        return self.analysis.number_names
+        return self.analysis.number_words
 
     def problems(self) -> Iterable[Problem]:
         """A model or a text that the analysis needs and has not."""

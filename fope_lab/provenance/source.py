@@ -40,6 +40,10 @@ DIGITS = 20
 """How many hexadecimal digits of a SHA-256 are kept: 80 bits."""
 
 
+CODE_SUFFIXES = (".py", ".j2", ".js")
+"""The suffixes of the package's code, which includes templates."""
+
+
 @dataclass(frozen=True)
 class SourceFile:
     """One file of the source: the SHA-256 of its bytes, and the digest of what it computes."""
@@ -49,14 +53,14 @@ class SourceFile:
 
 
 def source_of(modules: Iterable[str]) -> dict[str, SourceFile]:
-    """The files that these modules and their imports consist of, by path from the checkout; those
-    of a plug-in by its module, as in `plugin_mine.py`, wherever it is."""
+    """Return the files that these modules and their imports consist of, by path from the checkout;
+    those of a plug-in by its module, as in `plugin_mine.py`, wherever it is."""
     files = _closure(modules)
     return {name: _source_file(files[name]) for name in sorted(files)}
 
 
 def changed_files(recorded: Mapping[str, SourceFile]) -> list[str]:
-    """Of recorded files, those whose code is nowhere in today's checkout and plug-ins."""
+    """Return the recorded files whose code is nowhere in today's checkout and plug-ins."""
     plugins = dict(_plugin_files())
     today = {name: plugins.get(name, ROOT / name) for name in recorded}
     suspects = [name for name in recorded if _bytes_digest(today[name]) != recorded[name].bytes]
@@ -65,9 +69,27 @@ def changed_files(recorded: Mapping[str, SourceFile]) -> list[str]:
     return [name for name in other if recorded[name].code not in codes]
 
 
+def package_digest() -> str:
+    """Return the SHA-256 of the names and the contents of all files of the package and of plug-ins,
+    for what is made anew whenever any of it has changed."""
+    digests = [_folder_digest(Path(__file__).parents[1])]
+    digests += sorted(_folder_digest(plugin.place) for plugin in loaded_plugins())
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+@functools.cache
+def _folder_digest(place: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+        if path.suffix in CODE_SUFFIXES:
+            digest.update(f"{path.relative_to(place.parent)}\n".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 @functools.cache
 def digest_of_code(text: str) -> str:
-    """The digest of a module's text without what changes no number."""
+    """Return the digest of a module's text without what changes no number."""
     tree = _Plain().visit(ast.parse(text))
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:DIGITS]
 
@@ -75,11 +97,10 @@ def digest_of_code(text: str) -> str:
 class _Plain(ast.NodeTransformer):
     """Leaves out of a tree what changes no number."""
 
-    def visit_Import(self, node: ast.Import) -> None:
+    def visit_Import(self, node: ast.AST) -> None:
         """Left out: a move of a module changes the imports of others."""
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        """Left out, as an import is."""
+    visit_ImportFrom = visit_Import  # noqa: N815
 
     def visit_Raise(self, node: ast.Raise) -> ast.Raise:
         return ast.Raise()
@@ -117,13 +138,13 @@ def _closure(modules: Iterable[str]) -> dict[str, Path]:
     return found
 
 
+def _decides(module: str) -> bool:
+    return (_is_ours(module) or plugin_of(module) is not None) and module not in NOT_FOLLOWED
+
+
 @functools.cache
 def _imported_names(text: str, package: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_imported(ast.parse(text), package)))
-
-
-def _decides(module: str) -> bool:
-    return (_is_ours(module) or plugin_of(module) is not None) and module not in NOT_FOLLOWED
 
 
 def _is_ours(module: str) -> bool:

@@ -25,7 +25,7 @@ from typing import Any
 from fope_lab.analysis.base import ARRAYS
 from fope_lab.atomic_files import read_json, sha256_file, write_atomic, write_json
 from fope_lab.config.problems import UserError, counted
-from fope_lab.provenance.package_code import package_digest
+from fope_lab.provenance.source import package_digest
 from fope_lab.report.build import Report
 from fope_lab.report.render.curves import Drawing
 from fope_lab.report.render.figures import draw_figures

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from analysed import ignore, random_model
 
 from fope_lab.analysis import Subject, parse_analysis
-from fope_lab.analysis.activations import record
 from fope_lab.analysis.frequency_usage import FrequencyUsage, mean_norms
-from fope_lab.analysis.pairs import pair_norms, quarter_shares
+from fope_lab.analysis.reading import pair_norms, quarter_shares, record
 from fope_lab.data.problems import DataError
-from fope_lab.drawing.svg import standalone_svg
-from fope_lab.model import Decoder, ModelConfig
+from fope_lab.model import Decoder
 
 SMALL = FrequencyUsage(sequences=3, length=20, layer=1)
 TEXT = "Some sixty letters are all that is read here, no more & no less."
-
-
-def ignore(done: int, total: int) -> None:
-    pass
-
-
-def model_of(embedding: Any, **sizes: Any) -> Decoder:
-    config = ModelConfig(num_layers=3, num_heads=4, head_dim=16, vocab_size=272, **sizes)
-    return Decoder(config, embedding, train_length=64).eval()
 
 
 def test_norms_are_the_absolute_values_of_complex_numbers() -> None:
@@ -45,11 +33,11 @@ def test_shares() -> None:
 
 @pytest.mark.parametrize("kv_heads", [1, 4])
 def test_means_are_over_tokens_and_passages(kv_heads: int) -> None:
-    model = model_of("rope", num_kv_heads=kv_heads)
+    model = random_model(num_layers=3, num_kv_heads=kv_heads)
     rows = np.random.default_rng(0).integers(0, 272, (3, 11))
     found = mean_norms(model, rows)
     assert found["key"].shape == (3, kv_heads, 8)
-    for layer, q, k in record(model, torch.from_numpy(rows)):
+    for layer, q, k, *_ in record(model, torch.from_numpy(rows)):
         for kind, x in (("query", q), ("key", k)):
             expected = (x[..., :8] ** 2 + x[..., 8:] ** 2).sqrt().mean(dim=(0, 2))
             np.testing.assert_allclose(found[kind][layer], expected, rtol=1e-5)
@@ -84,11 +72,9 @@ def test_numbers_of_layers() -> None:
 @pytest.mark.parametrize("embedding", ["p-rope", "yarn", "fope"])
 def test_any_rotation(embedding: str, reading: Callable[..., Subject]) -> None:
     options = {"fope": {"base": 129}, "yarn": {"factor": 4}}.get(embedding, {})
-    model = model_of({"type": embedding, **options}, num_kv_heads=2)
+    model = random_model({"type": embedding, **options}, num_kv_heads=2)
     arrays = SMALL.compute(reading(model, TEXT), ignore)
     assert (np.diff(arrays["frequencies"]) <= 0).all()
-    svg = standalone_svg(SMALL.draw(arrays), SMALL.name, SMALL.says)
-    assert "Mean norm in layer 1, keys" in "".join(ET.fromstring(svg).itertext())
 
 
 @pytest.mark.parametrize("embedding", ["nope", "alibi", "sinusoidal"])
@@ -98,16 +84,10 @@ def test_no_rotation_is_an_error(
 ) -> None:
     small = parse_analysis({"type": analysis, "sequences": 3, "length": 20})
     with pytest.raises(DataError, match=f"{analysis} needs .* but {embedding} does not"):
-        small.compute(reading(model_of(embedding), TEXT), ignore)
+        small.compute(reading(random_model(embedding), TEXT), ignore)
 
 
 def test_a_layer_that_is_not_there(reading: Callable[..., Subject]) -> None:
     analysis = parse_analysis({**SMALL.canonical(), "layer": 3})
     with pytest.raises(DataError, match="layer: found 3, needs at most 2"):
-        analysis.compute(reading(model_of("rope"), TEXT), ignore)
-
-
-def test_options_come_back() -> None:
-    assert parse_analysis(SMALL.canonical()) == SMALL
-    assert SMALL.tokens == 60
-    assert parse_analysis("frequency-usage").canonical() == {"type": "frequency-usage"}
+        analysis.compute(reading(random_model(num_layers=3), TEXT), ignore)

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from benchmarks.parity import random_model, saved
 from fope_lab.analysis import Subject, parse_analysis
-from fope_lab.analysis.attention_pattern import attention_patterns
+from fope_lab.analysis.reading import attention_patterns
 from fope_lab.model import Decoder, load_model
 
 TEXT = "It isn't known, nor 'tis likely to be; what's done is done, & that's it. No more."
@@ -57,5 +57,4 @@ def test_every_analysis_reads_them(
     assert done[-1][0] == done[-1][1]
     numbers = analysis.numbers(arrays)
     assert all(np.isfinite(value) for value in numbers.values())
-    assert set(numbers) == set(analysis.number_names)
-    assert not [name for name in numbers if "_by_" in name]  # which would be curves
+    assert set(numbers) == set(analysis.number_words)

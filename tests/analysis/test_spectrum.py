@@ -6,21 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from analysed import computed, random_model
 
-from fope_lab.analysis import Subject, parse_analysis
+from fope_lab.analysis import Subject
 from fope_lab.analysis.spectrum import angular, power_spectrum
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.model import Decoder, ModelConfig
 
 
-def computed(embedding: Any, **sizes: Any) -> tuple[dict[str, Any], dict[str, float]]:
-    sizes = {"num_layers": 2, "num_heads": 4, "head_dim": 16, "vocab_size": 300, **sizes}
-    model = Decoder(ModelConfig(**sizes), embedding, train_length=64).eval()
-    analysis = parse_analysis("spectrum")
-    subject = Subject(model, ByteTokenizer(), np.empty(0, np.int64))
-    arrays = dict(analysis.compute(subject, lambda done, total: None))
-    return arrays, analysis.numbers(arrays)
+def spectrum(embedding: Any, **sizes: Any) -> tuple[dict[str, Any], dict[str, float]]:
+    model = random_model(embedding, 0, vocab_size=300, **sizes)
+    return computed("spectrum", Subject(model, ByteTokenizer(), np.empty(0, np.int64)))
 
 
 @pytest.mark.parametrize("cycles", [3, 40, 61])
@@ -46,8 +42,8 @@ def test_shares_are_those_of_mean_squares(length: int) -> None:
 
 
 def test_ropes_undertrained_pairs_and_fopes_floor() -> None:
-    _, rope = computed({"type": "rope", "base": 129})
-    arrays, fope = computed({"type": "fope", "base": 129}, num_kv_heads=2)
+    _, rope = spectrum({"type": "rope", "base": 129})
+    arrays, fope = spectrum({"type": "fope", "base": 129}, num_kv_heads=2)
     assert rope["rotating_pairs"] == 8
     undertrained = sum(129 ** (-i / 8) < 2 * np.pi / 64 for i in range(8))
     assert rope["undertrained_pairs"] == fope["still_pairs"] == undertrained > 0
@@ -58,10 +54,10 @@ def test_ropes_undertrained_pairs_and_fopes_floor() -> None:
 
 
 def test_coefficients_are_those_of_all_layers_and_heads() -> None:
-    noiseless, numbers = computed({"type": "fope", "base": 129, "sigma": 0.0})
+    noiseless, numbers = spectrum({"type": "fope", "base": 129, "sigma": 0.0})
     np.testing.assert_allclose(noiseless["usage"], np.eye(len(noiseless["series"])))
     assert numbers["energy_off_own_frequency"] == 0
-    noisy, numbers = computed({"type": "fope", "base": 129, "noise": "normal", "sigma": 0.5})
+    noisy, numbers = spectrum({"type": "fope", "base": 129, "noise": "normal", "sigma": 0.5})
     off = noisy["usage"][~np.eye(len(noisy["series"]), dtype=bool)]
     assert np.sqrt((off**2).mean()) == pytest.approx(0.5, rel=0.15)
     size = len(noisy["series"])
@@ -73,4 +69,4 @@ def test_coefficients_are_those_of_all_layers_and_heads() -> None:
 @pytest.mark.parametrize("embedding", ["alibi", "nope"])
 def test_without_a_rotation_there_is_no_spectrum(embedding: str) -> None:
     with pytest.raises(DataError, match=f"{embedding} rotates nothing"):
-        computed(embedding)
+        spectrum(embedding)

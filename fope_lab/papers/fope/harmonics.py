@@ -1,6 +1,12 @@
-"""The effect of a linear layer and an activation function on the spectrum of two waves.
+"""What a linear layer and an activation function do to waves, and to scores that rely on them.
 
-Hua et al. (FoPE), arXiv 2412.17739, §3.2: Eq. 7, and Lemma 3.1 with its proof in C.1.
+Hua et al. (FoPE), arXiv 2412.17739. §3.2: Eq. 7, and Lemma 3.1 with its proof in C.1, on spectra.
+§3.1 and §5.6 with Fig. 3: two frequencies pass through a small MLP, whose sizes and weights the
+paper does not give, so that they are options here. Each dimension starts as a single wave; the MLP
+(a 2 × 2 linear layer and an activation) turns it into a mixture. Queries and keys are this mixture,
+so a dimension's true contribution to the score at distance n is the product of the mixture at 0 and
+at n. RoPE knows the coefficient and assigns all of it to the dimension's own frequency (Eq. 3);
+FoPE assigns it to a series (Eq. 11).
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Seed, Subject
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
@@ -20,10 +26,9 @@ from fope_lab.data.problems import DataError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Wave = NDArray[np.float64]
+Array = NDArray[np.float64]
 
-
-ACTIVATIONS: Mapping[str, Callable[[Wave], Wave]] = {
+ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
     "linear": np.array,
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x / (1 + np.exp(-x)),
@@ -40,7 +45,7 @@ def mixing(first_leak: float, second_leak: float) -> NDArray[np.float64]:
     return np.array([[1 - first_leak, first_leak], [second_leak, 1 - second_leak]])
 
 
-def amplitudes(waves: Wave) -> NDArray[np.float64]:
+def amplitudes(waves: Array) -> NDArray[np.float64]:
     """Return the amplitudes (…, length/2 + 1) of the cosines with 0, 1, … cycles in the length that
     make up waves (…, length). `length` is even."""
     heights = np.abs(np.fft.rfft(waves)) * 2 / waves.shape[-1]
@@ -129,32 +134,27 @@ class Harmonics(
         return {name: amplitudes(stage[0]) for name, stage in stages.items()}
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The names of all numbers that `numbers` can return."""
-        shares = ("share_outside_own", "share_outside_both")
-        where = ("before", "linear", "activation")
-        return (*(f"{share}_{at}" for at in where for share in shares), "share_at_combinations")
-
-    number_words = NumberWords(
-        {
-            "share_outside_own_{where}": (
-                "energy outside the dimension's own frequency, {where}, share"
-            ),
-            "share_outside_both_{where}": "energy outside both frequencies, {where}, share",
-            "share_at_combinations": (
-                "energy at sums and differences of multiples, after the activation, share"
-            ),
-        },
-        {
+    def number_words(self) -> Mapping[str, str]:
+        places = {
             "before": "before the linear layer",
             "linear": "after the linear layer",
             "activation": "after the activation",
-        },
-    )
+        }
+        return {
+            **{
+                f"share_outside_{name}_{at}": f"energy outside {what}, {where}, share"
+                for at, where in places.items()
+                for name, what in (
+                    ("own", "the dimension's own frequency"),
+                    ("both", "both frequencies"),
+                )
+            },
+            "share_at_combinations": (
+                "energy at sums and differences of multiples, after the activation, share"
+            ),
+        }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Return the shares of energy outside the dimension's own frequency and outside both, and
-        the share at the combinations up to `order` after the activation."""
         own = np.array([self.first_cycles])
         both = np.array([self.first_cycles, self.second_cycles])
         every = combinations(self.first_cycles, self.second_cycles, self.length, self.order)
@@ -192,3 +192,174 @@ class Harmonics(
             )
             axes[2].legend(frameon=False, fontsize=9, loc="upper right")
         return figure
+
+
+def mixture(omegas: Array, layer: Array, activation: str, length: int) -> Array:
+    """Apply a linear layer (2, 2) and an activation to one wave per dimension, with frequencies
+    `omegas` (2,) in radians per token: (2, length)."""
+    waves = np.cos(omegas[:, None] * np.arange(length))
+    return ACTIVATIONS[activation](layer @ waves)
+
+
+def contributions(mixed: Array) -> Array:
+    """Return the true contribution of each dimension at each distance, (dimensions, length).
+
+    `mixed` is the mixture of frequencies in each dimension, (dimensions, length).
+    """
+    return mixed[:, :1] * mixed
+
+
+def single(coefficients: Array, omegas: Array, length: int) -> Array:
+    """Return RoPE's contributions (dimensions, length): each coefficient has a single frequency
+    (Eq. 3)."""
+    return coefficients[:, None] * np.cos(omegas[:, None] * np.arange(length))
+
+
+def series(coefficients: Array, weights: Array, frequencies: Array, length: int) -> Array:
+    """Return FoPE's contributions (…, dimensions, length) for weights (…, dimensions, frequencies)
+    that include the dimension's own frequency (Eq. 11)."""
+    waves = np.cos(frequencies[:, None] * np.arange(length))
+    return coefficients[:, None] * (weights @ waves)
+
+
+def fitted(true: Array, coefficients: Array, frequencies: Array, length: int) -> Array:
+    """Return the weights (dimensions, frequencies) of the series closest to `true` (dimensions, n)
+    over the distances below `length`, by least squares."""
+    waves = np.cos(frequencies[:, None] * np.arange(length))
+    solved = np.linalg.lstsq(waves.T, (true[:, :length] / coefficients[:, None]).T, rcond=None)[0]
+    return np.asarray(solved.T)
+
+
+def error(estimate: Array, true: Array) -> Array:
+    """Return the root mean square error over the distances, relative to the root mean square of
+    `true`: (…, curves) for an estimate (…, curves, length)."""
+    difference = np.sqrt(((estimate - true) ** 2).mean(axis=-1))
+    return np.asarray(difference / np.sqrt((true**2).mean(axis=-1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectrumDamage(
+    Analysis,
+    name="spectrum-damage",
+    source="Hua et al. (FoPE), arXiv 2412.17739, Fig. 3",
+    says=(
+        "After an MLP, each dimension contains several frequencies; a series of frequencies (FoPE)"
+        " is closer to the true scores than the single frequency of RoPE."
+    ),
+    needs="nothing",
+):
+    """Scores of two dimensions after an MLP: the true scores, RoPE's and FoPE's."""
+
+    first_period: Annotated[
+        float, Interval(gt=2), Doc("The period of the first dimension, in tokens.")
+    ] = 16.0
+    second_period: Annotated[
+        float, Interval(gt=2), Doc("The period of the second dimension, in tokens.")
+    ] = 42.0
+    first_leak: Annotated[
+        float,
+        Interval(ge=0, le=1),
+        Doc("The share of the second dimension that is added to the first."),
+    ] = 0.4
+    second_leak: Annotated[
+        float,
+        Interval(ge=0, le=1),
+        Doc("The share of the first dimension that is added to the second."),
+    ] = 0.2
+    activation: Annotated[Activation, Doc("The activation function of the MLP.")] = "silu"
+    train_length: Annotated[int, Interval(ge=8), Doc("The trained length, in tokens.")] = 64
+    length: Annotated[int, Interval(ge=16), Doc("The number of distances, in tokens.")] = 128
+    sigma: Annotated[
+        float, Interval(ge=0), Doc("The standard deviation of the noise in the coefficients.")
+    ] = 0.3
+    draws: Annotated[int, Interval(ge=1), Doc("The number of draws of FoPE's coefficients.")] = 1000
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        if self.length <= self.train_length:
+            message = f"found {self.length}, needs more than train_length {self.train_length}"
+            raise DataError(Problem(("length",), message))
+        if self.first_period == self.second_period:
+            message = f"found {self.second_period:g}, which is first_period: needs another"
+            raise DataError(Problem(("second_period",), message))
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """Compute the contributions `true`, `rope` and `fope` (3, length) of the two dimensions and
+        their sum; and `drawn` (draws, 3), the errors of FoPE with random coefficients.
+
+        FoPE's series has the two frequencies and 0. `fope` is fitted within the trained length; the
+        coefficients of `drawn` are the identity plus N(0, sigma) noise, the paper's initialisation.
+        """
+        omegas = 2 * np.pi / np.array([self.first_period, self.second_period])
+        frequencies = np.array([*omegas, 0.0])
+        layer = mixing(self.first_leak, self.second_leak)
+        mixed = mixture(omegas, layer, self.activation, self.length)
+        true, coefficients = contributions(mixed), mixed[:, 0] ** 2
+        weights = fitted(true, coefficients, frequencies, self.train_length)
+        noise = np.random.default_rng(self.seed).standard_normal((self.draws, 2, 3))
+        drawn = series(coefficients, np.eye(2, 3) + self.sigma * noise, frequencies, self.length)
+        whole = _with_sum(true)
+        return {
+            "true": whole,
+            "rope": _with_sum(single(coefficients, omegas, self.length)),
+            "fope": _with_sum(series(coefficients, weights, frequencies, self.length)),
+            "drawn": error(_with_sum(drawn), whole),
+        }
+
+    @property
+    def number_words(self) -> Mapping[str, str]:
+        return {
+            **{
+                f"error_{name.lower()}_{at}": f"error of {name} {at} the trained length, relative"
+                for name in ("RoPE", "FoPE")
+                for at in ("within", "beyond")
+            },
+            "error_fope_drawn_median": "median error of FoPE with random coefficients, relative",
+            "share_of_draws_closer_than_rope": (
+                "random coefficients that are closer than RoPE, share"
+            ),
+        }
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """Errors are those of the summed score."""
+        true, rope = arrays["true"][2], arrays["rope"][2]
+        parts = {"within": slice(self.train_length), "beyond": slice(self.train_length, None)}
+        metrics = {
+            f"error_{name}_{where}": float(error(arrays[name][2, part], true[part]))
+            for name in ("rope", "fope")
+            for where, part in parts.items()
+        }
+        drawn = arrays["drawn"][:, 2]
+        return {
+            **metrics,
+            "error_fope_drawn_median": float(np.median(drawn)),
+            "share_of_draws_closer_than_rope": float((drawn < error(rope, true)).mean()),
+        }
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """Draw the first dimension, the second and their sum, as in the paper."""
+        from fope_lab.drawing.panels import curve, legend, panels
+        from fope_lab.drawing.svg import DASHED
+
+        names = ("true", "rope", "fope")
+        titles = (
+            f"First dimension (period {self.first_period:g})",
+            f"Second dimension (period {self.second_period:g})",
+            "Score: the sum of both",
+        )
+        labels = ("ground truth", "RoPE", "FoPE, fitted within the trained length")
+        with panels(titles, columns=1, width=560, height=170) as (figure, axes):
+            for row, plot in enumerate(axes):
+                plot.axvline(self.train_length, **DASHED)
+                for slot, (name, label) in enumerate(zip(names, labels, strict=True)):
+                    curve(plot, arrays[name][row], (3, 0, 1)[slot], label)
+                plot.lines[1].set_linewidth(3.5)  # the truth, under the others
+                plot.set_ylabel("contribution")
+            axes[2].set_xlabel("relative distance, tokens")
+            legend(figure, axes[0])
+        return figure
+
+
+def _with_sum(parts: Array) -> Array:
+    """Append the sum of contributions (…, 2, length) to them: (…, 3, length)."""
+    return np.concatenate((parts, parts.sum(axis=-2, keepdims=True)), axis=-2)

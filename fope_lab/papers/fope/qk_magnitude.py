@@ -7,16 +7,15 @@ r = ωN/2π < 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
-from fope_lab.analysis.pairs import frequencies_of
-from fope_lab.analysis.passages import ReadsPassages, passages
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Sequences, Subject
+from fope_lab.analysis.reading import ReadsPassages, frequencies_of, read
 from fope_lab.analysis.rotation import undertrained
 from fope_lab.config.annotations import Doc, Interval
 
@@ -63,75 +62,46 @@ class QkMagnitude(
 ):
     """Mean absolute queries and keys by layer and dimension, over heads and tokens."""
 
-    sequences: Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")] = 4
+    sequences: Sequences = 4
     length: Annotated[int, Interval(ge=2), Doc("The tokens of a passage.")] = 256
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `queries` and `keys` (2, layers, head_dim): by dimension, the mean absolute
         values, and the absolute values of each head's mean over all tokens (see `magnitudes`); and
-        `frequencies` (head_dim/2,) in radians per token, and `train_length` in tokens.
-
-        The model reads one sequence at a time, so memory does not grow with `sequences`.
-        """
-        import torch
-
-        from fope_lab.analysis.activations import record
-
-        assert subject is not None
-        model = subject.model
-        frequencies = frequencies_of(model)
-        device = model.embed_tokens.weight.device
-        tokens = torch.from_numpy(passages(subject, self.sequences, self.length))
-        config = model.config
+        `frequencies` (head_dim/2,) in radians per token, and `train_length` in tokens."""
+        assert subject is not None  # as it needs a text
+        model, config = subject.model, subject.model.config
         queries, keys = (
             np.zeros((2, config.num_layers, heads, config.head_dim))
             for heads in (config.num_heads, config.num_kv_heads)
         )
-        for row in range(self.sequences):
-            for layer, q, k in record(model, tokens[row : row + 1].to(device)):
-                queries[:, layer] += token_means(q) / self.sequences
-                keys[:, layer] += token_means(k) / self.sequences
-            progress(row + 1, self.sequences)
+        for _, at in read(model, self.passages(subject), progress):
+            queries[:, at.layer] += token_means(at.q) / self.sequences
+            keys[:, at.layer] += token_means(at.k) / self.sequences
         return {
             "queries": magnitudes(queries),
             "keys": magnitudes(keys),
-            "frequencies": frequencies,
+            "frequencies": frequencies_of(model),
             "train_length": np.array(model.train_length),
         }
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The names of all numbers that `numbers` can return."""
-        return tuple(
-            f"undertrained_{name}{kind}_{number}"
-            for name in ("queries", "keys")
-            for kind in ("", "_mean")
-            for number in ("ratio", "larger")
-        )
-
-    number_words = NumberWords(
-        {
-            "undertrained_{vectors}_mean_ratio": (
-                "mean {vectors} in undertrained dimensions over those in others, ratio"
-            ),
-            "undertrained_{vectors}_mean_larger": (
-                "layers in which mean {vectors} are larger in undertrained dimensions, share"
-            ),
-            "undertrained_{vectors}_ratio": (
-                "{vectors} in undertrained dimensions over those in others, ratio"
-            ),
-            "undertrained_{vectors}_larger": (
-                "layers in which {vectors} are larger in undertrained dimensions, share"
-            ),
-        },
-    )
+    def number_words(self) -> Mapping[str, str]:
+        return {
+            f"undertrained_{vectors}{kind}_{number}": words.format(f"{mean}{vectors}")
+            for vectors in ("queries", "keys")
+            for kind, mean in (("", ""), ("_mean", "mean "))
+            for number, words in (
+                ("ratio", "{} in undertrained dimensions over those in others, ratio"),
+                ("larger", "layers in which {} are larger in undertrained dimensions, share"),
+            )
+        }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Return the ratio of the undertrained dimensions to the other rotating ones, as a mean
-        over layers, and the share of layers in which they are larger.
+        """Ratios are means over layers of the undertrained to the other rotating dimensions.
 
-        Returns nothing if there are no such dimensions: the embedding rotates nothing, or all or
-        none of the rotating pairs complete a turn.
+        There are none if the embedding rotates nothing, or if all or none of the rotating pairs
+        complete a turn.
         """
         frequencies, train_length = arrays["frequencies"], int(arrays["train_length"])
         marked = np.tile(undertrained(frequencies, train_length), 2)  # pair i: i, i + head_dim/2

@@ -1,19 +1,32 @@
-"""What attention with a rotation can and can't do: numerical checks of the paper's constructions.
+"""What attention with a rotation can and can't do, and whether its scores decay with distance.
 
-Barbero et al. (Round and Round), arXiv 2410.06205: Prop. 3.1, Prop. 5.2 with Thm. 5.3, Thm. 6.1.
-Scores omit the factor 1/√head_dim, as in the paper.
+Barbero et al. (Round and Round), arXiv 2410.06205. Prop. 3.1, Prop. 5.2 with Thm. 5.3, Thm. 6.1:
+numerical checks of constructions, whose scores omit the factor 1/√head_dim, as in the paper. App.
+B.2 with Fig. 8: decay at the random positions of Ruoss et al., arXiv 2305.16843, N numbers below an
+upper bound L, drawn without replacement and sorted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
-from fope_lab.analysis.rotation import rotation
+from fope_lab.analysis.base import (
+    Analysis,
+    Arrays,
+    Base,
+    Distances,
+    HeadDim,
+    Preset,
+    Progress,
+    Seed,
+    Subject,
+)
+from fope_lab.analysis.rotation import as_complex, rotation
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
@@ -33,6 +46,12 @@ NORMS = 2.0 ** np.arange(-1, 12.25, 0.25)
 """The squared norms of the vector ψ that makes up the queries and keys of positional heads."""
 BASES = (10_000.0, 500_000.0)
 """The base of RoPE, and the higher base of Code Llama and Llama 3 (§6)."""
+ROTATIONS = {
+    "unturned": "a pair that does not rotate",
+    "base_10000": "slowest pair, base 10,000",
+    "base_500000": "slowest pair, base 500,000",
+}
+"""The labels of the semantic head's frequencies."""
 
 
 def turned(
@@ -118,11 +137,9 @@ class Constructions(
 ):
     """Scores that peak at chosen distances, positional heads by norm, semantic heads by context."""
 
-    embedding: Annotated[str, Doc("The preset of the embedding.")] = "rope"
+    embedding: Preset = "rope"
     head_dim: Annotated[int, Interval(ge=4), Doc("The dimensions of a head.")] = 128
-    length: Annotated[
-        int, Interval(ge=16), Doc("The trained length in tokens, and the number of distances.")
-    ] = 1024
+    length: Distances = 1024
     context: Annotated[
         int, Interval(ge=16), Doc("The context in tokens at which a semantic head is tried.")
     ] = 2**20
@@ -130,7 +147,7 @@ class Constructions(
         float, Interval(gt=0, lt=0.5), Doc("The share of attention that may miss the sought token.")
     ] = 0.01
     queries: Annotated[int, Interval(ge=1), Doc("The number of random queries.")] = 8
-    seed: Annotated[int, Interval(ge=0), Doc("The seed of all random draws.")] = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
         rotary = rotation(
@@ -187,44 +204,28 @@ class Constructions(
         }
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The names of all numbers that `numbers` can return."""
-        return (
-            "peaks_where_asked",
-            "own_squared_norm",
-            "previous_squared_norm",
-            "unpositioned_most",
-            *(f"{name}_reach" for name in _ROTATIONS),
-        )
-
-    number_words = NumberWords(
-        {
-            "peaks_where_asked": ("random queries whose scores peak at the target distance, share"),
-            "{token}_squared_norm": "least squared norm at which a head attends to {token}",
+    def number_words(self) -> Mapping[str, str]:
+        least = "least squared norm at which a head attends to"
+        reach = "longest context in which the semantic head works"
+        return {
+            "peaks_where_asked": "random queries whose scores peak at the target distance, share",
+            "own_squared_norm": f"{least} the current token",
+            "previous_squared_norm": f"{least} the previous token",
             "unpositioned_most": "greatest attention without positions, share",
-            "{pair}_reach": "longest context in which the semantic head works, {pair}, tokens",
-        },
-        {
-            "own": "the current token",
-            "previous": "the previous token",
-            "unturned": "a pair that does not rotate",
-            "base_10000": "slowest pair of base 10,000",
-            "base_500000": "slowest pair of base 500,000",
-        },
-    )
+            "unturned_reach": f"{reach}, a pair that does not rotate, tokens",
+            "base_10000_reach": f"{reach}, slowest pair of base 10,000, tokens",
+            "base_500000_reach": f"{reach}, slowest pair of base 500,000, tokens",
+        }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Return the share of random queries whose scores peak at the target distance; the smallest
-        squared norms at which the attention to the current and to the previous token exceeds
-        1 − miss, and the maximum without positions; and for each base, the longest context in which
-        the semantic head's attention exceeds 1 − miss."""
+        """A head works if its token has more than 1 − miss of its attention."""
         metrics = {"peaks_where_asked": arrays["hits"].mean()}
         for kind in ("own", "previous"):
             enough = np.flatnonzero(arrays[kind] > 1 - self.miss)
             if len(enough):
                 metrics[f"{kind}_squared_norm"] = NORMS[enough[0]]
         metrics["unpositioned_most"] = arrays["unpositioned"].max()
-        for name, attention in zip(_ROTATIONS, arrays["semantic"], strict=True):
+        for name, attention in zip(ROTATIONS, arrays["semantic"], strict=True):
             lost = np.flatnonzero(attention <= 1 - self.miss)
             metrics[f"{name}_reach"] = lost[0] if len(lost) else self.context
         return {name: float(value) for name, value in metrics.items()}
@@ -253,7 +254,7 @@ class Constructions(
                 xlabel="squared norm of queries and keys", ylabel=f"attention, {self.length} tokens"
             )
             contexts = np.unique(np.geomspace(1, self.context, 400).astype(np.int64))
-            for i, name in enumerate(_ROTATIONS.values()):
+            for i, name in enumerate(ROTATIONS.values()):
                 curve(by_context, arrays["semantic"][i, contexts - 1], i, name, x=contexts)
             by_context.set(xlabel="tokens in the context", ylabel="attention, worst position")
             peaked.legend(frameon=False, fontsize=9, loc="upper right")
@@ -268,9 +269,143 @@ class Constructions(
         return figure
 
 
-_ROTATIONS = {
-    "unturned": "a pair that does not rotate",
-    "base_10000": "slowest pair, base 10,000",
-    "base_500000": "slowest pair, base 500,000",
-}
-"""The labels of the semantic head's frequencies."""
+def drawn_positions(length: int, bound: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Draw `length` distinct positions of 0 … bound − 1 and sort them: (length,)."""
+    return np.sort(generator.choice(bound, length, replace=False))
+
+
+def scores_at(
+    frequencies: NDArray[np.float64],
+    queries: NDArray[np.float64],
+    keys: NDArray[np.float64],
+    positions: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return RoPE's scores (pairs, length) of queries and keys (pairs, head_dim), divided by
+    head_dim.
+
+    The query is at the last of the positions (length,), and a key at each of them; the first score
+    is that of the same position, the next that of the token before, and so on. A score is the real
+    part of Σ q·k̄·e^{iω(n − m)} over the pairs of dimensions as complex numbers (the paper's Eq. 4).
+    """
+    products = as_complex(queries) * as_complex(keys).conj()
+    angles = frequencies[:, None] * (positions[-1] - positions[::-1])
+    total = products.real @ np.cos(angles) - products.imag @ np.sin(angles)
+    return np.asarray(total / queries.shape[-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomDecay(
+    Analysis,
+    name="random-decay",
+    source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 8",
+    says=(
+        "Scores of constant queries and keys decay faster with a higher bound on the random"
+        " positions; for Gaussian ones, the bound changes nothing."
+    ),
+    needs="nothing",
+):
+    """RoPE's scores by distance in tokens, at consecutive and at random positions.
+
+    Random positions are drawn from 2, 4, … `reach` times as many; scores are means over draws.
+    """
+
+    head_dim: HeadDim = 256
+    base: Base = 10_000.0
+    length: Annotated[int, Interval(ge=16), Doc("The number of distances, in tokens.")] = 2048
+    reach: Annotated[
+        int,
+        Interval(ge=2),
+        Doc("The highest multiple of positions that random ones are drawn from."),
+    ] = 16
+    draws: Annotated[int, Interval(ge=1), Doc("The number of draws of random positions.")] = 20
+    pairs: Annotated[
+        int, Interval(ge=2), Doc("The number of random pairs of a query and a key.")
+    ] = 200
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim: found {self.head_dim}, needs an even number")
+        if self.reach & (self.reach - 1):
+            raise ValueError(f"reach: found {self.reach}, needs a power of two")
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """Compute `bounds` (n,), and for each bound the scores `constant` (n, length), a mean over
+        draws; `gaussian` (n, length), one pair at one draw; and `deviation` (n, length), the root
+        mean square of all Gaussian pairs and draws."""
+        bounds = self.length * 2 ** np.arange(self.reach.bit_length())
+        ladder = rope_ladder(self.head_dim, base=self.base, train_length=self.length)
+        frequencies = np.asarray(ladder.frequencies)
+        generator = np.random.default_rng(self.seed)
+        ones = np.ones((1, self.head_dim))
+        queries, keys = generator.standard_normal((2, self.pairs, self.head_dim))
+        constant, gaussian, square = np.zeros((3, len(bounds), self.length))
+        for i, bound in enumerate(bounds):
+            for draw in range(self.draws):
+                positions = drawn_positions(self.length, int(bound), generator)
+                constant[i] += scores_at(frequencies, ones, ones, positions)[0] / self.draws
+                drawn = scores_at(frequencies, queries, keys, positions)
+                square[i] += (drawn**2).mean(axis=0) / self.draws
+                if draw == 0:
+                    gaussian[i] = drawn[0]
+                progress(i * self.draws + draw + 1, len(bounds) * self.draws)
+        return {
+            "bounds": bounds,
+            "constant": constant,
+            "gaussian": gaussian,
+            "deviation": np.sqrt(square),
+        }
+
+    @property
+    def number_words(self) -> Mapping[str, str]:
+        return {
+            f"x{bound}_{name}": f"{words}, positions from {bound} times the length{unit}"
+            for bound in (2**i for i in range(self.reach.bit_length()))
+            for name, words, unit in (
+                (
+                    "constant_halved_at",
+                    "distance at which the constant score has halved",
+                    ", tokens",
+                ),
+                ("constant_far", "mean constant score over the farthest eighth", ""),
+                (
+                    "gaussian_deviation_near",
+                    "deviation of Gaussian scores over the nearest eighth",
+                    "",
+                ),
+                (
+                    "gaussian_deviation_far",
+                    "deviation of Gaussian scores over the farthest eighth",
+                    "",
+                ),
+            )
+        }
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """A constant score that never halves has no distance."""
+        part = self.length // 8
+        metrics: dict[str, float] = {}
+        for i, bound in enumerate(arrays["bounds"] // self.length):
+            below = np.flatnonzero(arrays["constant"][i] < 0.5)
+            metrics |= {
+                f"x{bound}_constant_halved_at": below[0] if len(below) else np.nan,
+                f"x{bound}_constant_far": arrays["constant"][i, -part:].mean(),
+                f"x{bound}_gaussian_deviation_near": arrays["deviation"][i, :part].mean(),
+                f"x{bound}_gaussian_deviation_far": arrays["deviation"][i, -part:].mean(),
+            }
+        return {name: float(value) for name, value in metrics.items() if np.isfinite(value)}
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """Draw a curve for each bound: the scores of the constant pair and of one Gaussian pair."""
+        from fope_lab.drawing.panels import curve, legend, panels
+
+        titles = ("Constant queries and keys", "One Gaussian query and key")
+        with panels(titles, width=360, height=240) as (figure, plots):
+            for i, bound in enumerate(arrays["bounds"].tolist()):
+                label = f"drawn from {bound}" if i else f"RoPE, {bound} consecutive"
+                for axes, name in zip(plots, ("constant", "gaussian"), strict=True):
+                    curve(axes, arrays[name][i], i, label)
+            for axes in plots:
+                axes.set(xlabel="distance, tokens", ylabel="score / head_dim")
+            legend(figure, plots[0])
+        return figure

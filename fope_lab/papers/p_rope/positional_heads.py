@@ -1,36 +1,48 @@
-"""Heads that attend by position alone: to the current token, the previous, or one further back.
+"""Heads that attend by position alone, and how close their scores come to Cauchy–Schwarz bounds.
 
-Barbero et al. (Round and Round), arXiv 2410.06205: §5 with Fig. 5 and 6, App. D.2. The paper finds
-such heads by their use of the fastest pairs. This analysis finds them by their attention, so that
-it works for every position embedding, and reports their use of pairs where the embedding rotates.
+Barbero et al. (Round and Round), arXiv 2410.06205: §5 with Fig. 5 and 6, App. D.2; §4 for the bound
+of each frequency, App. D.1 with Tables 3–5 for the bound of the whole score. The paper finds such
+heads by their use of the fastest pairs. Here they are found by their attention, so that it works
+for every position embedding, and their use of pairs is reported where the embedding rotates. A
+score equals its bound if the rotated query and key point in the same direction, as in the
+construction of Thm. 5.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.activations import embedding_of, record
-from fope_lab.analysis.attention_pattern import attention_weights
-from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
-from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares
-from fope_lab.analysis.passages import ReadsPassages, passages
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Sequences, Subject
+from fope_lab.analysis.reading import (
+    PAIRS,
+    ReadsPassages,
+    attention_weights,
+    by_pair,
+    embedding_of,
+    pair_norms,
+    quarter_shares,
+    read,
+    rotated_frequencies,
+)
 from fope_lab.config.annotations import Doc, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from fope_lab.model.decoder import Decoder
-
 MOST_NUMBERS = 6
 """The most columns of cells with room for their numbers in a third of a figure."""
 POSITIONAL = 0.5
 """A head is called positional if more than this share of its attention is at a single offset."""
+OFFSETS = {"own": 0, "previous": 1}
+"""How many tokens back the heads attend that every rotation can make."""
+TOKENS = {"own": "the current token", "previous": "the previous token"}
 
 
 def weights_at(patterns: Tensor, offsets: Sequence[int]) -> NDArray[np.float64]:
@@ -65,43 +77,6 @@ def best_heads(weights: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.stack(np.unravel_index(order, weights.shape), axis=-1)
 
 
-def survey(
-    model: Decoder,
-    rows: NDArray[np.int64],
-    offsets: Sequence[int],
-    drawn: int,
-    progress: Progress = lambda done, total: None,
-) -> dict[str, NDArray[np.float64]]:
-    """Measure the attention of all heads on rows (passages, length).
-
-    Returns `weights` (offsets, layers, heads) as in `weights_at`; `patterns` (layers, heads, drawn,
-    drawn), the attention among the first tokens of the first passage; and `query` and `key`
-    (layers, heads, head_dim/2), mean norms by pair, where grouped heads share a key.
-    """
-    import torch
-
-    config = model.config
-    layers, heads, pairs = config.num_layers, config.num_heads, config.head_dim // 2
-    weights = np.zeros((len(offsets), layers, heads))
-    patterns = np.zeros((layers, heads, drawn, drawn))
-    norms = {kind: np.zeros((layers, heads, pairs)) for kind in ("query", "key")}
-    device = model.embed_tokens.weight.device
-    for i, row in enumerate(rows):
-        tokens = torch.from_numpy(row)[None].to(device)
-        positions = embedding_of(model, 0).positions(len(row), device=device)
-        for layer, q, k in record(model, tokens, positions):
-            with torch.inference_mode():
-                attention = attention_weights(embedding_of(model, layer), q, k, positions)
-                weights[:, layer] += weights_at(attention, offsets) / len(rows)
-                if i == 0:
-                    patterns[layer] = attention[0, :, :drawn, :drawn].cpu().numpy()
-                for kind, x in (("query", q), ("key", k)):
-                    mean = pair_norms(x)[0].mean(dim=1).repeat_interleave(heads // x.shape[1], 0)
-                    norms[kind][layer] += mean.cpu().numpy() / len(rows)
-        progress(i + 1, len(rows))
-    return {"weights": weights, "patterns": patterns, **norms}
-
-
 @dataclass(frozen=True, kw_only=True)
 class PositionalHeads(
     ReadsPassages,
@@ -119,7 +94,7 @@ class PositionalHeads(
     The earlier token is `offset` places back. A pattern is drawn for the best head of each kind.
     """
 
-    sequences: Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")] = 10
+    sequences: Sequences = 10
     length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
     offset: Annotated[int, Interval(ge=2), Doc("How many places back the earlier token is.")] = 2
     drawn: Annotated[
@@ -132,77 +107,72 @@ class PositionalHeads(
 
     @property
     def kinds(self) -> dict[str, int]:
-        """How many tokens back each kind of head attends; "own" is the current token."""
-        return {"own": 0, "previous": 1, f"back{self.offset}": self.offset}
+        """How many tokens back each kind of head attends."""
+        return {**OFFSETS, f"back{self.offset}": self.offset}
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """Compute, for each of `kinds`, `weights` (kinds, layers, heads); `ranking` (kinds,
-        layers · heads, 2), layers and heads from the best on; `patterns` (kinds, drawn, drawn) of
-        the best head; and `uniform` (kinds,), the weight of uniform attention.
+        """Compute, for each of `kinds`, `weights` (kinds, layers, heads) as in `weights_at`;
+        `ranking` (kinds, layers · heads, 2), layers and heads from the best on; `patterns` (kinds,
+        drawn, drawn) of the best head among the first tokens; and `uniform` (kinds,), the weight
+        of uniform attention.
 
         If the embedding rotates, `query` and `key` (layers, heads, head_dim/2) are the mean norms
-        by pair, from the fastest to the slowest.
+        by pair, from the fastest to the slowest; grouped heads share a key.
         """
+        import torch
+
         assert subject is not None  # as it needs a text
-        offsets = tuple(self.kinds.values())
-        drawn = min(self.drawn, self.length)
-        rows = passages(subject, self.sequences, self.length)
-        measured = survey(subject.model, rows, offsets, drawn, progress)
-        ranking = np.stack([best_heads(weights) for weights in measured["weights"]])
-        arrays = {
-            "weights": measured["weights"],
+        config, offsets = subject.model.config, tuple(self.kinds.values())
+        layers, heads, drawn = config.num_layers, config.num_heads, min(self.drawn, self.length)
+        weights = np.zeros((len(offsets), layers, heads))
+        patterns = np.zeros((layers, heads, drawn, drawn))
+        norms = {kind: np.zeros((layers, heads, config.head_dim // 2)) for kind in ("query", "key")}
+        rows = self.passages(subject)
+        for i, (layer, q, k, embedding, positions) in read(subject.model, rows, progress):
+            with torch.inference_mode():
+                attention = attention_weights(embedding, q, k, positions)
+                weights[:, layer] += weights_at(attention, offsets) / len(rows)
+                if i == 0:
+                    patterns[layer] = attention[0, :, :drawn, :drawn].cpu().numpy()
+                for kind, x in (("query", q), ("key", k)):
+                    mean = pair_norms(x)[0].mean(dim=1).repeat_interleave(heads // x.shape[1], 0)
+                    norms[kind][layer] += mean.cpu().numpy() / len(rows)
+        ranking = np.stack([best_heads(of_kind) for of_kind in weights])
+        return {
+            "weights": weights,
             "ranking": ranking,
-            "patterns": np.stack(
-                [measured["patterns"][layer, head] for layer, head in ranking[:, 0]]
-            ),
+            "patterns": np.stack([patterns[layer, head] for layer, head in ranking[:, 0]]),
             "uniform": uniform_weights(self.length, offsets),
+            **(norms if embedding_of(subject.model, 0).rotates else {}),
         }
-        if embedding_of(subject.model, 0).rotates:
-            arrays |= {"query": measured["query"], "key": measured["key"]}
-        return arrays
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The names of all numbers that `numbers` can return."""
-        parts = ("layer", "head", "weight", "weight_of_even_attention", "heads", "fast_share")
-        of_kinds = (f"{kind}_{part}" for kind in self.kinds for part in parts)
-        return (*of_kinds, "mean_fast_share", "fast_share_correlation")
-
-    number_words = NumberWords(
-        {
-            "mean_fast_share": (
-                "norm of the keys in the fastest quarter of the pairs, mean of all heads, share"
-            ),
-            "{token}_weight_of_even_attention": (
-                "attention to {token} in a head that attends evenly, share"
-            ),
-            "{token}_weight": "attention to {token} in the best head, share",
-            "{token}_layer": "layer of the best head for {token}",
-            "{token}_head": "number of the best head for {token}",
-            "{token}_heads": "heads with more than half of their attention on {token}, count",
-            "{token}_fast_share": (
-                "norm of the keys in the fastest quarter of the pairs, best head for {token}, share"
-            ),
+    def number_words(self) -> Mapping[str, str]:
+        fastest = "norm of the keys in the fastest quarter of the pairs"
+        words: dict[str, str] = {}
+        for kind in self.kinds:
+            token = TOKENS.get(kind, f"the token {self.offset} back")
+            words |= {
+                f"{kind}_layer": f"layer of the best head for {token}",
+                f"{kind}_head": f"number of the best head for {token}",
+                f"{kind}_weight": f"attention to {token} in the best head, share",
+                f"{kind}_weight_of_even_attention": (
+                    f"attention to {token} in a head that attends evenly, share"
+                ),
+                f"{kind}_heads": f"heads with more than half of their attention on {token}, count",
+                f"{kind}_fast_share": f"{fastest}, best head for {token}, share",
+            }
+        return {
+            **words,
+            "mean_fast_share": f"{fastest}, mean of all heads, share",
             "fast_share_correlation": (
                 "correlation over heads of that share with"
                 " the attention to the current or previous token"
             ),
-        },
-        {
-            "own": "the current token",
-            "previous": "the previous token",
-            "back{offset}": "the token {offset} back",
-        },
-    )
+        }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Return, for each kind, the best head, its weight, the weight of uniform attention, and
-        the number of positional heads.
-
-        If the embedding rotates, also return the share of the keys' norm in the fastest quarter of
-        the pairs, for the best heads and as a mean over all heads, and the correlation over heads
-        between this share and the higher of the weights on the current and the previous token.
-        """
+        """Without a rotation, no number is of pairs."""
         metrics: dict[str, float] = {}
         for i, kind in enumerate(self.kinds):
             layer, head = arrays["ranking"][i, 0]
@@ -228,21 +198,21 @@ class PositionalHeads(
         """Draw a row for each kind: all heads' weights, the best head's pattern and its norms."""
         from fope_lab.drawing.panels import cells, curve, legend, panels
 
-        names = dict(zip(self.kinds, ("current token", "previous token"), strict=False))
+        rotates = "key" in arrays
         titles = []
         for i, kind in enumerate(self.kinds):
             layer, head = arrays["ranking"][i, 0]
-            name = names.get(kind, f"token {self.offset} back")
-            titles += [f"Mean attention to the {name}", f"Layer {layer}, head {head}"]
-            titles += ["Its mean norms by pair"] * ("key" in arrays)
-        with panels(titles, columns=3 if "key" in arrays else 2, height=230) as (figure, plots):
+            name = TOKENS.get(kind, f"the token {self.offset} back")
+            titles += [f"Mean attention to {name}", f"Layer {layer}, head {head}"]
+            titles += ["Its mean norms by pair"] * rotates
+        with panels(titles, columns=3 if rotates else 2, height=230) as (figure, plots):
             left = iter(plots)
             for i in range(len(self.kinds)):
                 weights = arrays["weights"][i]
                 fit = weights.shape[1] <= MOST_NUMBERS
                 cells(next(left), weights, "head", "layer", numbers=fit)
                 cells(next(left), arrays["patterns"][i], "attends to", "token")
-                if "key" in arrays:
+                if rotates:
                     axes = next(left)
                     layer, head = arrays["ranking"][i, 0]
                     for slot, kind in enumerate(("query", "key")):
@@ -251,6 +221,144 @@ class PositionalHeads(
                         mean = values.mean(axis=(0, 1))
                         curve(axes, mean, slot + 2, f"{kind}, mean of all heads")
                     axes.set(xlabel=PAIRS, ylim=(0, None))
-            if "key" in arrays:
+            if rotates:
                 legend(figure, plots[2])
+        return figure
+
+
+def scores_and_bounds(q: Tensor, k: Tensor, offset: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what each pair of dimensions adds to the score between a token and the one `offset`
+    back, the bound of each contribution, and the bound of the score.
+
+    q and k (…, length, head_dim) are already rotated and have the same number of heads. The
+    contributions and their bounds (products of the pairs' norms) are (…, length − offset,
+    head_dim/2); the bounds of the scores (products of the whole norms) are (…, length − offset).
+    All are divided by √head_dim, in float32. The contributions sum to the score. The norms are
+    taken after the rotation because a Fourier series, unlike a rotation, changes them.
+    """
+    q, k = q.float()[..., offset:, :], k.float()[..., : k.shape[-2] - offset, :]
+    scale = math.sqrt(q.shape[-1])
+    contributions = (by_pair(q) * by_pair(k)).sum(dim=-2)
+    bounds = pair_norms(q) * pair_norms(k)
+    return contributions / scale, bounds / scale, q.norm(dim=-1) * k.norm(dim=-1) / scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class CauchySchwarz(
+    ReadsPassages,
+    Analysis,
+    name="cauchy-schwarz",
+    source="Barbero et al. (Round and Round), arXiv 2410.06205, Tables 3–5 and §4",
+    says=(
+        "A head that attends to the current or the previous token scores it near its"
+        " Cauchy–Schwarz bound, closer for the current token than for the previous, and other"
+        " tokens far below."
+    ),
+    needs="text",
+):
+    """Scores and bounds, total and by pair, of the heads most on the current and previous token."""
+
+    sequences: Sequences = 10
+    length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
+    drawn: Annotated[
+        int, Interval(ge=2), Doc("The number of tokens that the scores are drawn for.")
+    ] = 8
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """Find the best head of each kind, own and previous: `heads` (kinds, 2), layer and head.
+
+        Its scores with the current and the previous token are in `contribution` and `bound`
+        (kinds, offsets, head_dim/2), means over tokens by pair; `total` (kinds, offsets), the mean
+        bound of a whole score; and `scores` and `limits` (kinds, offsets, drawn), the first tokens'
+        scores and their bounds, NaN for tokens that have no token so far back.
+        """
+        import torch
+
+        assert subject is not None  # as it needs a text
+        rotated_frequencies(subject.model, self.name)
+        config, drawn = subject.model.config, min(self.drawn, self.length)
+        shape = (len(OFFSETS), config.num_layers, config.num_heads)
+        by_pairs = (*shape, config.head_dim // 2)
+        weights, total = np.zeros(shape), np.zeros(shape)
+        contribution, bound = np.zeros(by_pairs), np.zeros(by_pairs)
+        scores, limits = np.full((2, *shape, drawn), np.nan)
+        rows = self.passages(subject)
+        for i, (layer, q, k, embedding, positions) in read(subject.model, rows, progress):
+            with torch.inference_mode():
+                patterns = attention_weights(embedding, q, k, positions)
+                weights[:, layer] += weights_at(patterns, tuple(OFFSETS.values())) / len(rows)
+                turned, keys = (x[0] for x in embedding.rotate(q, k, positions))
+                keys = keys.repeat_interleave(len(turned) // len(keys), dim=0)
+                for kind, offset in enumerate(OFFSETS.values()):
+                    parts = scores_and_bounds(turned, keys, offset)
+                    for sums, values in zip((contribution, bound, total), parts, strict=True):
+                        sums[kind, layer] += values.mean(dim=1).cpu().numpy() / len(rows)
+                    if i == 0:
+                        shown = slice(drawn - offset)
+                        whole = parts[0].sum(dim=-1)[:, shown]
+                        scores[kind, layer, :, offset:] = whole.cpu().numpy()
+                        limits[kind, layer, :, offset:] = parts[2][:, shown].cpu().numpy()
+        heads = np.stack([best_heads(of_kind)[0] for of_kind in weights])
+        measured = {"total": total, "contribution": contribution, "bound": bound}
+        measured |= {"scores": scores, "limits": limits}
+        return {
+            "heads": heads,
+            **{
+                name: np.stack([values[:, layer, head] for layer, head in heads])
+                for name, values in measured.items()
+            },
+        }
+
+    @property
+    def number_words(self) -> Mapping[str, str]:
+        words: dict[str, str] = {}
+        for kind, attended in TOKENS.items():
+            words[f"{kind}_layer"] = f"layer of the head that attends to {attended}"
+            words[f"{kind}_head"] = f"number of the head that attends to {attended}"
+            for token, scored in TOKENS.items():
+                score = f"score of {scored} in the head for {attended}"
+                name = f"{kind}_head_{token}_token"
+                words |= {
+                    name: f"{score}, share of its bound",
+                    f"{name}_of_pair_bounds": f"{score}, share of the sum of the pairs' bounds",
+                    f"{name}_of_fast_bounds": (
+                        f"{score}, fastest quarter of the pairs, share of their bounds"
+                    ),
+                }
+        return words
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        metrics: dict[str, float] = {}
+        fastest = slice(max(arrays["bound"].shape[-1] // 4, 1))
+        for i, head in enumerate(OFFSETS):
+            metrics |= dict(zip((f"{head}_layer", f"{head}_head"), arrays["heads"][i], strict=True))
+            for j, token in enumerate(OFFSETS):
+                parts, bounds = arrays["contribution"][i, j], arrays["bound"][i, j]
+                name = f"{head}_head_{token}_token"
+                metrics[name] = parts.sum() / arrays["total"][i, j]
+                metrics[f"{name}_of_pair_bounds"] = parts.sum() / bounds.sum()
+                metrics[f"{name}_of_fast_bounds"] = parts[fastest].sum() / bounds[fastest].sum()
+        return {name: float(value) for name, value in metrics.items()}
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """Draw each of the two heads: the first tokens' scores, as in Tables 3–5, and by pair."""
+        from fope_lab.drawing.panels import curve, legend, panels
+
+        titles = []
+        for (layer, head), name in zip(arrays["heads"], TOKENS.values(), strict=True):
+            titles += [f"Layer {layer}, head {head}: most on {name}", "Its means by pair"]
+        with panels(titles, columns=2, width=390, height=210) as (figure, plots):
+            for i in range(len(OFFSETS)):
+                by_token, by_pairs = plots[2 * i : 2 * i + 2]
+                series = (
+                    (by_token, arrays["limits"][i, i], arrays["scores"][i]),
+                    (by_pairs, arrays["bound"][i, i], arrays["contribution"][i]),
+                )
+                for axes, limit, scores in series:
+                    curve(axes, limit, 3, "bound for the token it attends to most")
+                    for slot, name in enumerate(TOKENS.values()):
+                        curve(axes, scores[slot], slot, f"score of {name}")
+                by_token.set(xlabel="token", ylabel="score")
+                by_pairs.set(xlabel=PAIRS, ylabel="contribution to the score")
+            legend(figure, plots[0])
         return figure

@@ -7,6 +7,7 @@ attend to the first token: the head selects by content and by position.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,18 @@ import numpy as np
 from annotated_types import MinLen
 from numpy.typing import NDArray
 
-from fope_lab.analysis.activations import embedding_of
-from fope_lab.analysis.attention_pattern import attention_patterns
-from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Sequences, Subject
 from fope_lab.analysis.frequency_usage import mean_norms
-from fope_lab.analysis.pairs import PAIRS, quarter_shares
-from fope_lab.analysis.passages import ReadsPassages, passages, words
+from fope_lab.analysis.reading import (
+    PAIRS,
+    ReadsPassages,
+    attention_patterns,
+    attention_weights,
+    embedding_of,
+    quarter_shares,
+    read,
+    words,
+)
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
@@ -83,22 +90,20 @@ def head_scores(
     may_look = np.cumsum(marked, axis=1) > 0
     chance = (np.cumsum(marked, axis=1) / np.arange(1, rows.shape[1] + 1))[may_look].mean()
     before = marked[:, :-1]
-    device = model.embed_tokens.weight.device
-    for i, row in enumerate(rows):
+    for i, (layer, q, k, embedding, positions) in read(model, rows, progress):
         of_row = (marked[i], may_look[i], before[i])
-        on, looks, is_behind = (torch.from_numpy(x).to(device) for x in of_row)
-        for layer, patterns in attention_patterns(model, torch.from_numpy(row)[None].to(device)):
-            with torch.inference_mode():
-                previous = patterns[0].diagonal(offset=-1, dim1=-2, dim2=-1).double()
-                sums = (
-                    (mass, patterns[0][:, looks][..., on].sum(dim=(1, 2), dtype=torch.float64)),
-                    (behind, previous[:, is_behind].sum(dim=1)),
-                    (elsewhere, previous[:, ~is_behind].sum(dim=1)),
-                    (first, patterns[0, :, 1:, 0][:, ~is_behind].double().sum(dim=1)),
-                )
-                for total, value in sums:
-                    total[layer] += value.cpu().numpy()
-        progress(i + 1, len(rows))
+        on, looks, is_behind = (torch.from_numpy(x).to(q.device) for x in of_row)
+        with torch.inference_mode():
+            pattern = attention_weights(embedding, q, k, positions)[0]
+            previous = pattern.diagonal(offset=-1, dim1=-2, dim2=-1).double()
+            sums = (
+                (mass, pattern[:, looks][..., on].sum(dim=(1, 2), dtype=torch.float64)),
+                (behind, previous[:, is_behind].sum(dim=1)),
+                (elsewhere, previous[:, ~is_behind].sum(dim=1)),
+                (first, pattern[:, 1:, 0][:, ~is_behind].double().sum(dim=1)),
+            )
+            for total, value in sums:
+                total[layer] += value.cpu().numpy()
     others = (~before).sum()
     return {
         "mass": mass / may_look.sum(),
@@ -110,11 +115,13 @@ def head_scores(
     }
 
 
-def richest_window(marked: NDArray[np.bool_], size: int) -> int:
-    """Return the start of the window of `size` tokens with the most marked tokens (n,), without
-    its first and last. `size` is at least 3 and at most n."""
-    inside = np.convolve(marked[1:-1], np.ones(size - 2, dtype=np.int64), mode="valid")
-    return int(inside.argmax())
+def richest_window(subject: Subject, marked: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
+    """Return the `size` tokens of the text with the most `marked` (vocab_size,) ones, without the
+    first and the last, after the tokenizer's prefix. `size` is at least 3 and at most the text's.
+    """
+    inside = marked[subject.tokens][1:-1]
+    start = np.convolve(inside, np.ones(size - 2, dtype=np.int64), mode="valid").argmax()
+    return np.array([*subject.tokenizer.prefix_ids, *subject.tokens[start : start + size]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +141,7 @@ class SemanticHeads(
     characters: Annotated[
         str, MinLen(1), Doc("The characters, one of which a sought token contains.")
     ] = "'’"
-    sequences: Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")] = 20
+    sequences: Sequences = 20
     length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
     drawn: Annotated[
         int, Interval(ge=4), Doc("The number of tokens that the attention patterns show.")
@@ -154,19 +161,14 @@ class SemanticHeads(
         assert subject is not None  # as it needs a text
         model = subject.model
         is_marked = marked_tokens(subject, self.characters)
-        rows = passages(subject, self.sequences, self.length)
-        marked = is_marked[rows]
-        require_some_marked(marked, self.characters)
-
-        def part(done: int, total: int) -> None:
-            progress(done, 2 * total)
-
-        scores = head_scores(model, rows, marked, part)
+        rows = self.passages(subject)
+        require_some_marked(is_marked[rows], self.characters)
+        scores = head_scores(
+            model, rows, is_marked[rows], lambda done, total: progress(done, 2 * total)
+        )
         best = (scores["mass"], scores["behind"] - scores["elsewhere"])
         heads = np.stack([best_heads(values)[0] for values in best])
-        size = min(self.drawn, self.length)
-        start = richest_window(is_marked[subject.tokens], size)
-        window = np.array([*subject.tokenizer.prefix_ids, *subject.tokens[start : start + size]])
+        window = richest_window(subject, is_marked, min(self.drawn, self.length))
         arrays = {
             **scores,
             "heads": heads,
@@ -182,42 +184,25 @@ class SemanticHeads(
         return arrays
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The names of all numbers that `numbers` can return."""
-        return (
-            *("occurrences", "mass_layer", "mass_head", "mass", "mass_of_even_attention"),
-            *("behind_layer", "behind_head", "behind_marked", "behind_others"),
-            *("first_token_else", "mass_slow_share", "behind_slow_share"),
-        )
-
-    number_words = NumberWords(
-        {
+    def number_words(self) -> Mapping[str, str]:
+        slow = "norm in the slowest quarter of the pairs"
+        return {
             "occurrences": "occurrences of the marked tokens, count",
             "mass_layer": "layer of the head with the highest mass on marked tokens",
             "mass_head": "number of the head with the highest mass on marked tokens",
             "mass": "mass on marked tokens in that head, share",
-            "mass_of_even_attention": (
-                "mass on marked tokens in a head that attends evenly, share"
-            ),
+            "mass_of_even_attention": "mass on marked tokens in a head that attends evenly, share",
             "behind_layer": "layer of the head that looks most behind marked tokens",
             "behind_head": "number of the head that looks most behind marked tokens",
             "behind_marked": "attention behind marked tokens in that head, share",
             "behind_others": "attention elsewhere in that head, share",
             "first_token_else": "attention to the first token otherwise in that head, share",
-            "mass_slow_share": (
-                "norm in the slowest quarter of the pairs, head of the mass, share"
-            ),
-            "behind_slow_share": (
-                "norm in the slowest quarter of the pairs, head that looks behind, share"
-            ),
-        },
-    )
+            "mass_slow_share": f"{slow}, head of the mass, share",
+            "behind_slow_share": f"{slow}, head that looks behind, share",
+        }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Return the head with the highest mass on marked tokens, its mass, and that of uniform
-        attention; the head with the highest `behind` − `elsewhere`, with its `behind`, `elsewhere`
-        and `first` scores; the number of occurrences; and the slowest quarter's share of the norm
-        for both heads."""
+        """Without a rotation, no number is of pairs."""
         (mass_layer, mass_head), (layer, head) = arrays["heads"]
         metrics = {
             "occurrences": arrays["occurrences"],
@@ -237,8 +222,7 @@ class SemanticHeads(
         return {name: float(value) for name, value in metrics.items()}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw a row for each of the two heads: the scores of all heads, its pattern on a short
-        text, and its norms by pair."""
+        """Draw a row for each head: all heads' scores, its pattern on a text, its norms by pair."""
         from fope_lab.drawing.panels import cells, curve, legend, panels
 
         scores = (arrays["mass"] - arrays["chance"], arrays["behind"] - arrays["elsewhere"])

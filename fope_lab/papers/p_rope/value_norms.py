@@ -6,16 +6,22 @@ shows that rotation is why queries and keys prefer some pairs: values are not ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.activations import record
-from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
-from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares, rotated_frequencies
-from fope_lab.analysis.passages import ReadsPassages, passages
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Sequences, Subject
+from fope_lab.analysis.reading import (
+    PAIRS,
+    ReadsPassages,
+    pair_norms,
+    quarter_shares,
+    read,
+    rotated_frequencies,
+)
 from fope_lab.config.annotations import Doc, Interval
 
 if TYPE_CHECKING:
@@ -40,23 +46,18 @@ def mean_value_norms(
     config = model.config
     sums = {kind: np.zeros((config.num_layers, config.head_dim // 2)) for kind in KINDS}
     values: list[Tensor] = []
-
-    def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        values.append(output)
-
     hooks = [
-        cast("nn.Module", cast("nn.Module", layer.self_attn).v_proj).register_forward_hook(keep)
+        cast("nn.Module", cast("nn.Module", layer.self_attn).v_proj).register_forward_hook(
+            lambda *run: values.append(run[2])
+        )
         for layer in model.layers
     ]
-    device = model.embed_tokens.weight.device
     try:
-        for i, row in enumerate(rows):
-            for layer, _, k in record(model, torch.from_numpy(row)[None].to(device)):
-                v = values.pop().unflatten(-1, (-1, config.head_dim)).transpose(1, 2)
-                for kind, x in (("value", v), ("key", k)):
-                    mean = pair_norms(x)[0].mean(dim=(0, 1), dtype=torch.float64)
-                    sums[kind][layer] += mean.cpu().numpy()
-            progress(i + 1, len(rows))
+        for _, at in read(model, rows, progress):
+            v = values.pop().unflatten(-1, (-1, config.head_dim)).transpose(1, 2)
+            for kind, x in (("value", v), ("key", at.k)):
+                mean = pair_norms(x)[0].mean(dim=(0, 1), dtype=torch.float64)
+                sums[kind][at.layer] += mean.cpu().numpy()
     finally:
         for hook in hooks:
             hook.remove()
@@ -84,7 +85,7 @@ class ValueNorms(
 ):
     """Mean norms of values and of keys by pair of dimensions and layer."""
 
-    sequences: Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")] = 10
+    sequences: Sequences = 10
     length: Annotated[int, Interval(ge=2), Doc("The tokens of a passage.")] = 256
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
@@ -95,28 +96,23 @@ class ValueNorms(
         """
         assert subject is not None  # as it needs a text
         frequencies = rotated_frequencies(subject.model, self.name)
-        rows = passages(subject, self.sequences, self.length)
+        rows = self.passages(subject)
         return {"frequencies": frequencies, **mean_value_norms(subject.model, rows, progress)}
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The names of all numbers that `numbers` can return."""
-        parts = ("slow_share", "fast_share", "unevenness")
-        return tuple(f"{kind}_{part}" for kind in KINDS for part in parts)
-
-    number_words = NumberWords(
-        {
-            "{kind}_slow_share": ("norm of the {kind} in the slowest quarter of the pairs, share"),
-            "{kind}_fast_share": ("norm of the {kind} in the fastest quarter of the pairs, share"),
-            "{kind}_unevenness": (
-                "norm of the {kind}, standard deviation over pairs, share of its mean"
-            ),
-        },
-    )
+    def number_words(self) -> Mapping[str, str]:
+        return {
+            f"{kind}_{part}": f"norm of the {kind}{words}"
+            for kind in KINDS
+            for part, words in (
+                ("slow_share", " in the slowest quarter of the pairs, share"),
+                ("fast_share", " in the fastest quarter of the pairs, share"),
+                ("unevenness", ", standard deviation over pairs, share of its mean"),
+            )
+        }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Return, for values and keys, the shares of the norm in the slowest and in the fastest
-        quarter of the pairs, and the unevenness over pairs, as means over layers."""
+        """All are means over layers."""
         numbers: dict[str, float] = {}
         for kind in KINDS:
             fast, slow = quarter_shares(arrays[kind])

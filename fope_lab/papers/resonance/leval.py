@@ -9,83 +9,218 @@ and cutting is counted.
 from __future__ import annotations
 
 import functools
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 from annotated_types import MinLen
+from numpy.typing import NDArray
 
 from fope_lab.config.annotations import Doc
 from fope_lab.config.checks import EachOnce, KnownName, Parsed
 from fope_lab.config.options import Option, PositiveInt
 from fope_lab.config.problems import ConfigError, FieldPath, Problem, collecting
+from fope_lab.data.chat import ASSISTANT
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.evaluation.scoring.batches import Work, one_after_another
-from fope_lab.papers.resonance import leval_questions as source
-from fope_lab.papers.resonance.leval_answers import (
-    ALL,
-    FORMATS,
-    KEEPS,
-    Group,
-    Prompt,
-    PromptParts,
-    ScoredQuestion,
-    ask,
-    averages_by_group,
-    by_group,
-    fit_document,
-    plain,
-    room_for_prompts,
-    summaries_by_group,
-    write_answers,
-)
-from fope_lab.papers.resonance.leval_metrics import METRICS
-from fope_lab.papers.resonance.leval_questions import (
+from fope_lab.papers.resonance.leval_tasks import (
+    DATASET,
     MAX_NEW_TOKENS,
+    METRICS,
+    TABLE_2,
     TASKS,
     LEvalQuestion,
     TaskFiles,
+    file_of,
+    read_questions,
 )
 from fope_lab.stages.labels import tokenizer_label
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement
+from fope_lab.statistics.intervals import mean_and_error
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
+    from fope_lab.evaluation.scoring.generating import Answer
+
+ANSWERS = "answers.jsonl"
+"""The file that has a line for each question: its number in the task, what was written, scores."""
+
+
+class Prompt(NamedTuple):
+    """The ids (length,) that a model reads, and how many of the prompt's are not among them."""
+
+    ids: NDArray[np.int64]
+    left_out: int
+
+
+class PromptParts(NamedTuple):
+    """A question with instructions before it and the `lead` that begins its answer. `closed` says
+    whether Llama 2's format closes the instruction before the answer."""
+
+    question: str
+    instructions: str = ""
+    lead: str = ""
+    closed: bool = True
+
+
+def plain(tokenizer: Tokenizer, parts: PromptParts) -> list[int]:
+    """Write the text as it is, after what the model expects before every text."""
+    text = parts.instructions + parts.question + parts.lead
+    return [*tokenizer.prefix_ids, *tokenizer.encode(text)]
+
+
+def chat(tokenizer: Tokenizer, parts: PromptParts) -> list[int]:
+    """Write the tokenizer's own chat template up to where the assistant's answer begins, and lead.
+
+    Raises DataError if there is none, or if it can't write a system message where there are
+    instructions.
+    """
+    messages = [{"role": "user", "content": parts.question}]
+    if parts.instructions:
+        messages.insert(0, {"role": "system", "content": parts.instructions})
+    # A template is asked for a whole chat, and says where the assistant begins to speak.
+    [(ids, learnt)] = tokenizer.encode_chats([[*messages, {"role": ASSISTANT, "content": "A"}]])
+    if 1 not in learnt:
+        raise DataError("the tokenizer's chat template leaves out what the assistant says")
+    return [*ids[: learnt.index(1)], *tokenizer.encode(parts.lead)]
+
+
+def llama2(tokenizer: Tokenizer, parts: PromptParts) -> list[int]:
+    """Write Llama 2's format as L-Eval does (llama2-chat-test.py)."""
+    system = f"<<SYS>>\n{parts.instructions}\n<</SYS>>\n\n" if parts.instructions else ""
+    question = f"[INST]{system}{parts.question}" + "[/INST]" * parts.closed
+    return plain(tokenizer, PromptParts(question, lead=parts.lead))
+
+
+FORMATS: Mapping[str, Callable[[Tokenizer, PromptParts], list[int]]] = {
+    "plain": plain,
+    "chat": chat,
+    "llama2": llama2,
+}
+
+
+def fit_document(
+    tokenizer: Tokenizer,
+    document: str,
+    write: Callable[[str], list[int]],
+    room: int,
+    keep: Literal["head", "tail"],
+) -> Prompt:
+    """Return the prompt that `write` makes of a document, at most `room` tokens long: of a document
+    that is too long only the head or the tail is kept, and nothing else is cut.
+
+    As text and tokens don't always correspond one to one, some tokens of room may be left. Raises
+    DataError if even a prompt without a document is too long.
+    """
+    prompt = write(document)
+    if len(prompt) <= room:
+        return Prompt(np.asarray(prompt, np.int64), 0)
+    ids = tokenizer.encode(document)
+    kept = len(ids)
+    while len(prompt) > room:
+        if kept == 0:
+            raise DataError(
+                f"a prompt has {len(prompt)} tokens without its document, at most {room} fit"
+            )
+        kept = max(0, kept - (len(prompt) - room))
+        prompt = write(tokenizer.decode(ids[:kept] if keep == "head" else ids[len(ids) - kept :]))
+    return Prompt(np.asarray(prompt, np.int64), len(ids) - kept)
+
+
+@dataclass(frozen=True)
+class ScoredQuestion:
+    """A question with what a model answered.
+
+    `asked` has for each prompt its number of tokens, and how many of the text's were cut;
+    `answers` is what was written after each, `scores` are in percent, one for each prompt.
+    """
+
+    asked: tuple[tuple[int, int], ...]
+    answers: tuple[Answer, ...]
+    scores: tuple[float, ...]
+
+    def as_json(self, **about: Any) -> str:
+        """A line of ANSWERS, which begins with the fields of `about`."""
+        prompts = [
+            {"tokens": tokens, "left_out": left_out, "answer": answer.text, "ended": answer.ended}
+            for (tokens, left_out), answer in zip(self.asked, self.answers, strict=True)
+        ]
+        content = {**about, "scores": self.scores, "prompts": prompts}
+        return json.dumps(content, ensure_ascii=False)
+
+
+def summary(answered: Sequence[ScoredQuestion]) -> dict[str, Any]:
+    """Return the scores of several questions together, at least one.
+
+    `score` is the mean of all scores and `stderr` its standard error, s/√n; None for one score.
+    `prompts_cut` had `tokens_left_out` tokens more than fit; `answers_at_budget` were not at their
+    end when the budget was.
+    """
+    scores = [score for question in answered for score in question.scores]
+    asked = [prompt for question in answered for prompt in question.asked]
+    answers = [answer for question in answered for answer in question.answers]
+    mean, error = mean_and_error(scores)
+    return {
+        "questions": len(answered),
+        "scores": len(scores),
+        "score": mean,
+        "stderr": error,
+        "longest_prompt": max(tokens for tokens, _ in asked),
+        "prompts_cut": sum(left_out > 0 for _, left_out in asked),
+        "tokens_left_out": sum(left_out for _, left_out in asked),
+        "answers_at_budget": sum(not answer.ended for answer in answers),
+        "answers_empty": sum(not answer.text.strip() for answer in answers),
+        "mean_answer_tokens": sum(answer.tokens for answer in answers) / len(answers),
+    }
+
+
+def average(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the mean of several tasks' scores and its error, the tasks being independent."""
+    errors = [task["stderr"] for task in summaries]
+    mean = math.fsum(task["score"] for task in summaries) / len(summaries)
+    if None in errors:
+        return {"score": mean, "stderr": None}
+    error = math.sqrt(math.fsum(error**2 for error in errors)) / len(summaries)
+    return {"score": mean, "stderr": error}
 
 
 def _parse_dataset(value: Any, base: Path) -> str:
     """The path of a folder, made absolute; a name on the hub as it is."""
     name: str = Option(Annotated[str, MinLen(1)], MISSING).read(value)
-    files = TaskFiles(name, None, "", ())
+    files = TaskFiles(name)
     try:
         return files.resolved(base).dataset if files.is_local else name
     except DataError as error:
         raise ConfigError(Problem((), problem.message) for problem in error.problems) from error
 
 
-DatasetName = Annotated[
-    str,
-    Parsed(_parse_dataset, lambda: {"type": "string", "minLength": 1}),
-    Doc("The dataset's name on the hub, or a folder: a path that begins with / ./ ../ or ~."),
-]
-
-
 @dataclass(frozen=True, kw_only=True)
-class Benchmark(ModelEvaluation):
-    """Questions of several tasks, which the model answers in its own words."""
+class LEval(ModelEvaluation, kind="leval"):
+    """Questions of long documents that have one right answer."""
 
-    dataset: DatasetName
+    dataset: Annotated[
+        str,
+        Parsed(_parse_dataset, lambda: {"type": "string", "minLength": 1}),
+        Doc("The dataset's name on the hub, or a folder: a path that begins with / ./ ../ or ~."),
+    ] = DATASET
     revision: Annotated[
         str | None, Doc("The commit of the dataset, if it is a name on the hub.")
     ] = None
-    tasks: tuple[str, ...]
+    tasks: Annotated[
+        tuple[Annotated[str, KnownName("task", TASKS.keys)], ...],
+        MinLen(1),
+        EachOnce(),
+        Doc("The tasks to score."),
+    ] = TABLE_2
     context_length: Annotated[
         PositiveInt | None,
         Doc(
@@ -104,70 +239,88 @@ class Benchmark(ModelEvaluation):
         None
     )
 
+    @classmethod
+    def task_names(cls) -> Sequence[str]:
+        """The closed-ended tasks of L-Eval."""
+        return tuple(TASKS)
+
+    def metrics(self) -> Iterable[Metric]:
+        """The score of each task, and of several their average."""
+        for task in (*self.tasks, *["average"] * (len(self.tasks) > 1)):
+            yield Metric(
+                name=f"leval_{task}",
+                short_name="leval" if task == "average" else task,
+                better="higher",
+                unit="percent",
+            )
+
     @property
-    @abstractmethod
     def files(self) -> TaskFiles:
-        """Where the files of the tasks are."""
+        """Where the files of L-Eval are."""
+        return TaskFiles(self.dataset, self.revision)
 
-    @abstractmethod
-    def file_names(self) -> list[str]:
-        """The files of the tasks."""
+    @functools.cached_property
+    def contents(self) -> dict[str, str]:
+        """The SHA-256 of each local file, as it was when the stage was planned."""
+        return self.files.identity(map(file_of, self.tasks))
 
-    @abstractmethod
-    def max_new_tokens(self, task: str) -> int:
-        """How many tokens an answer to a question of the task may have."""
+    def questions(self, task: str) -> Sequence[LEvalQuestion]:
+        """The first questions of a task, as many as `limit` says."""
+        return list(islice(read_questions(self.files, task), self.limit))
 
-    @abstractmethod
-    def questions(self, task: str) -> Sequence[Any]:
-        """The questions of a task that the evaluation asks, in a fixed order."""
+    def prompts(
+        self, tokenizer: Tokenizer, task: str, question: LEvalQuestion, room: int
+    ) -> list[Prompt]:
+        """Write the prompts that ask a question, each of at most `room` tokens. A document that is
+        too long loses its end (code: its beginning).
 
-    def prompts_of_a_question(self, task: str) -> int:
-        """How many prompts ask a question of the task."""
-        return 1
-
-    @abstractmethod
-    def prompts(self, tokenizer: Tokenizer, task: str, question: Any, room: int) -> list[Prompt]:
-        """The prompts that ask a question, each of at most `room` tokens.
-
-        Raises DataError if one can't be cut to fit, or if the tokenizer can't write the format.
+        L-Eval puts a question about a fact as it is, whatever the format. Raises DataError if a
+        prompt can't be cut to fit, or if the tokenizer can't write the format.
         """
+        about, write_in_format = TASKS[task], FORMATS[self.format]
 
-    def stop(self, tokenizer: Tokenizer, task: str) -> Collection[int]:
-        """The tokens that end an answer, beside the end of text; then an answer is not empty."""
-        return ()
+        def write(document: str) -> list[int]:
+            text = about.question.format(document=document, instruction=question.instruction)
+            parts = PromptParts(text, about.instructions, about.lead, about.closed)
+            return write_in_format(tokenizer, parts)
 
-    @abstractmethod
-    def scores(self, task: str, question: Any, answers: Sequence[str]) -> Iterable[float]:
-        """The score of each answer to a question, from 0 to 1."""
+        prompts = [fit_document(tokenizer, question.document, write, room, about.keep)]
+        if about.fact:
+            fact = plain(tokenizer, PromptParts(question.fact))
+            prompts.append(fit_document(tokenizer, "", lambda document: fact, room, about.keep))
+        return prompts
 
     def answered(
         self,
         model: Any,
         tokenizer: Tokenizer,
         task: str,
-        questions: Sequence[Any],
+        questions: Sequence[LEvalQuestion],
         context_length: int,
         progress: Callable[[int], None] = lambda prompts: None,
         work: Work = one_after_another,
     ) -> list[ScoredQuestion]:
-        """The questions, answered by the model and scored, in their order.
+        """Return the questions, answered by the model and scored, in their order.
 
         A prompt and its answer are at most `context_length` tokens. `progress` takes how many
         prompts are answered, and `work` gives the results of batches; `model` is as in
         generating.answer. Raises DataError as `prompts` does, or if there is no room for a prompt.
         """
-        budget, stop = self.max_new_tokens(task), self.stop(tokenizer, task)
-        room = room_for_prompts(context_length, budget)
+        from fope_lab.evaluation.scoring.generating import answer
+
+        room = context_length - MAX_NEW_TOKENS
+        if room <= 0:
+            raise DataError(
+                f"context_length: found {context_length}, needs more than the {MAX_NEW_TOKENS} "
+                "tokens that an answer may have"
+            )
         asked = [self.prompts(tokenizer, task, question, room) for question in questions]
         answers = iter(
-            ask(
+            answer(
                 model,
                 tokenizer,
-                [prompt for prompts in asked for prompt in prompts],
-                context_length=context_length,
-                max_new_tokens=budget,
-                stop=stop,
-                min_new_tokens=1 if stop else 0,
+                [prompt.ids for prompts in asked for prompt in prompts],
+                max_new_tokens=MAX_NEW_TOKENS,
                 batch_tokens=self.batch_tokens,
                 progress=progress,
                 work=work,
@@ -176,47 +329,11 @@ class Benchmark(ModelEvaluation):
         answered = []
         for question, prompts in zip(questions, asked, strict=True):
             own = tuple(islice(answers, len(prompts)))
-            scores = self.scores(task, question, [answer.text for answer in own])
-            answered.append(
-                ScoredQuestion(
-                    asked=tuple((len(prompt.ids), prompt.left_out) for prompt in prompts),
-                    answers=own,
-                    scores=tuple(100 * score for score in scores),
-                )
-            )
+            scores = METRICS[TASKS[task].metric]([one.text for one in own], question.answer)
+            lengths = tuple((len(prompt.ids), prompt.left_out) for prompt in prompts)
+            percent = tuple(100 * score for score in scores)
+            answered.append(ScoredQuestion(lengths, own, percent))
         return answered
-
-    def group(self, question: Any) -> Group:
-        """The group that a question is averaged in."""
-        return ALL
-
-    @abstractmethod
-    def metric_name(self, task: str) -> str:
-        """The metric of a task, or of all tasks together if `task` is "average"."""
-
-    @abstractmethod
-    def published(self, task: str) -> dict[str, Any]:
-        """What the benchmark says of a task: its prompt, its budget, its score."""
-
-    def about(self, question: Any) -> dict[str, Any]:
-        """What the file of answers says of a question."""
-        return {}
-
-    @functools.cached_property
-    def contents(self) -> dict[str, str]:
-        """The SHA-256 of each local file, as it was when the stage was planned."""
-        return self.files.identity(self.file_names())
-
-    def check_contents(self) -> None:
-        """Raises DataError if a file is not what it was when the stage was planned."""
-        planned, present = self.contents, self.files.identity(self.file_names())
-        for name in planned:
-            if planned[name] != present[name]:
-                raise DataError(
-                    f"{self.files.local_file(name)} holds something else here than where and when "
-                    f"the sweep was planned (SHA-256 {planned[name]}, found {present[name]}); run "
-                    "the sweep again to plan with it"
-                )
 
     def key_replacements(self) -> Mapping[str, Any]:
         """The content of local files instead of their place; the commit of files on the hub."""
@@ -241,155 +358,74 @@ class Benchmark(ModelEvaluation):
         found: list[Problem] = []
         with collecting(found):
             files = self.files.resolved(Path.cwd())
-            for name in self.file_names() if files.is_local else ():
-                files.local_file(name)
+            for task in self.tasks if files.is_local else ():
+                files.local_file(file_of(task))
         yield from found
-        budgets = {task: self.max_new_tokens(task) for task in self.tasks}
-        task, budget = max(budgets.items(), key=lambda item: item[1])
-        if self.context_length is not None and self.context_length <= budget:
-            needs = f"more than the {budget} tokens that an answer of {task} may have"
+        if self.context_length is not None and self.context_length <= MAX_NEW_TOKENS:
+            needs = f"more than the {MAX_NEW_TOKENS} tokens that an answer may have"
             yield Problem(("context_length",), f"found {self.context_length}", needs)
 
     def run(self, context: Context) -> dict[str, Any]:
-        """Log the score of each task, and of several tasks their average; keep all answers.
-
-        The average is that of the groups in which every task has questions.
-        """
-        self.check_contents()
+        """Log the score of each task, and of several tasks their average; keep all answers."""
+        self._check_contents()
         context_length = self.context_length or context.model_config.context_length
         asked = {task: self.questions(task) for task in self.tasks}
-        prompts = {task: len(q) * self.prompts_of_a_question(task) for task, q in asked.items()}
+        prompts = {task: len(found) * (1 + TASKS[task].fact) for task, found in asked.items()}
         progress = context.progress(sum(prompts.values()))
         lines: list[str] = []
-        scores: dict[str, dict[Group, dict[str, Any]]] = {}
+        summaries: dict[str, dict[str, Any]] = {}
         for task, questions in asked.items():
-            part = progress.part(prompts[task])
-            answered = self.answered(
-                context.model,
-                context.tokenizer,
-                task,
-                questions,
-                context_length,
-                part,
-                context.work,
-            )
-            for index, (question, scored) in enumerate(zip(questions, answered, strict=True)):
-                lines.append(scored.as_json(task=task, question=index, **self.about(question)))
-            scores[task] = summaries_by_group(map(self.group, questions), answered)
-            for group, found in scores[task].items():
-                context.log(self._measured(task, group, found))
-        averages = averages_by_group(list(scores.values()))
-        if any(metric.short_name == self.kind for metric in self.metrics()):
-            for group, mean in averages.items():
-                context.log(self._measured("average", group, mean))
-        context.save(write_answers(lines))
+            part, work = progress.part(prompts[task]), context.work
+            model, tokenizer = context.model, context.tokenizer
+            answered = self.answered(model, tokenizer, task, questions, context_length, part, work)
+            for index, scored in enumerate(answered):
+                lines.append(scored.as_json(task=task, question=index))
+            summaries[task] = summary(answered)
+            context.log(_measured(task, summaries[task]))
+        if len(self.tasks) > 1:
+            context.log(_measured("average", average(list(summaries.values()))))
+
+        def write(directory: Path) -> None:
+            text = "".join(f"{line}\n" for line in lines)
+            (directory / ANSWERS).write_text(text, encoding="utf-8")
+
+        context.save(write)
         return {
             "dataset": self.files.dataset,
             "revision": self.files.revision,
             "contents": self.contents,
             "context_length": context_length,
-            **self.settings(),
+            "format": self.format,
             "limit": self.limit,
-            "tasks": {
-                task: {**self.published(task), **by_group(found)} for task, found in scores.items()
-            },
+            "tasks": {task: _recorded(task, found) for task, found in summaries.items()},
         }
 
-    def settings(self) -> dict[str, Any]:
-        """Which of its options decide how prompts are written and answers scored."""
-        return {"format": self.format}
-
-    def _measured(self, task: str, group: Group, found: Mapping[str, Any]) -> Measurement:
-        return Measurement(
-            name=self.metric_name(task),
-            x=group.x,
-            value=found["score"],
-            stderr=found["stderr"],
-            n=found.get("scores"),
-        )
+    def _check_contents(self) -> None:
+        """Raises DataError if a file is not what it was when the stage was planned."""
+        present = self.files.identity(self.contents)
+        for name, planned in self.contents.items():
+            if planned != present[name]:
+                raise DataError(
+                    f"{self.files.local_file(name)} holds something else here than where and when "
+                    f"the sweep was planned (SHA-256 {planned}, found {present[name]}); run "
+                    "the sweep again to plan with it"
+                )
 
 
-TaskName = Annotated[str, KnownName("task", TASKS.keys)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LEval(Benchmark, kind="leval"):
-    """Questions of long documents that have one right answer."""
-
-    dataset: DatasetName = source.DATASET
-    tasks: Annotated[tuple[TaskName, ...], MinLen(1), EachOnce(), Doc("The tasks to score.")] = (
-        source.TABLE_2
+def _measured(task: str, found: Mapping[str, Any]) -> Measurement:
+    return Measurement(
+        name=f"leval_{task}", value=found["score"], stderr=found["stderr"], n=found.get("scores")
     )
 
-    @classmethod
-    def task_names(cls) -> Sequence[str]:
-        """The closed-ended tasks of L-Eval."""
-        return tuple(TASKS)
 
-    def metrics(self) -> Iterable[Metric]:
-        """The score of each task, and of several their average."""
-        for task in (*self.tasks, *(["average"] if len(self.tasks) > 1 else [])):
-            yield Metric(
-                name=self.metric_name(task),
-                short_name="leval" if task == "average" else task,
-                better="higher",
-                unit="percent",
-            )
-
-    def metric_name(self, task: str) -> str:
-        return f"leval_{task}"
-
-    @property
-    def files(self) -> TaskFiles:
-        """Where the files of L-Eval are."""
-        return source.task_files(self.dataset, self.revision)
-
-    def file_names(self) -> list[str]:
-        """One file for each task."""
-        return [source.file_of(task) for task in self.tasks]
-
-    def max_new_tokens(self, task: str) -> int:
-        """The same for every task."""
-        return MAX_NEW_TOKENS
-
-    def published(self, task: str) -> dict[str, Any]:
-        about = TASKS[task]
-        return {
-            "instructions": about.instructions,
-            "question": about.question,
-            "lead": about.lead,
-            "max_new_tokens": MAX_NEW_TOKENS,
-            "metric": about.metric,
-        }
-
-    def questions(self, task: str) -> Sequence[LEvalQuestion]:
-        """The first questions of a task, as many as `limit` says."""
-        return list(islice(source.read_questions(self.files, task), self.limit))
-
-    def prompts_of_a_question(self, task: str) -> int:
-        """Two where a question is asked again without the document."""
-        return 1 + TASKS[task].fact
-
-    def prompts(
-        self, tokenizer: Tokenizer, task: str, question: LEvalQuestion, room: int
-    ) -> list[Prompt]:
-        """A document that is too long loses its end (code: its beginning).
-
-        L-Eval puts a question about a fact as it is, whatever the format.
-        """
-        about, write_in_format = TASKS[task], FORMATS[self.format]
-
-        def write(document: str) -> list[int]:
-            text = about.question.format(document=document, instruction=question.instruction)
-            parts = PromptParts(text, about.instructions, about.lead, about.closed)
-            return write_in_format(tokenizer, parts)
-
-        fit = functools.partial(fit_document, tokenizer, room=room, keep=KEEPS[about.keep])
-        prompts = [fit(question.document, write)]
-        if about.fact:
-            prompts.append(fit("", lambda document: plain(tokenizer, PromptParts(question.fact))))
-        return prompts
-
-    def scores(self, task: str, question: LEvalQuestion, answers: Sequence[str]) -> Iterable[float]:
-        """By L-Eval's metric of the task."""
-        return METRICS[TASKS[task].metric](answers, question.answer)
+def _recorded(task: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What L-Eval says of a task, and what is counted beside its score."""
+    about = TASKS[task]
+    return {
+        "instructions": about.instructions,
+        "question": about.question,
+        "lead": about.lead,
+        "max_new_tokens": MAX_NEW_TOKENS,
+        "metric": about.metric,
+        **{name: value for name, value in found.items() if name not in ("score", "stderr")},
+    }

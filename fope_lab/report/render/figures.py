@@ -70,7 +70,10 @@ def analysis_notes(result: AnalysisResult) -> tuple[str, ...]:
 def analysis_numbers(result: AnalysisResult) -> tuple[tuple[str, str], ...]:
     """The numbers that were found here: each in the words that its analysis has, and its value."""
     words = result.analysis.number_words
-    return tuple((words.of(name), shown_number(n)) for name, n in result.numbers.items())
+    return tuple(
+        (words.get(name, name.replace("_", " ")), shown_number(n))
+        for name, n in result.numbers.items()
+    )
 
 
 def shown_number(number: float) -> str:

@@ -1,0 +1,271 @@
+"""Queries, keys and attention against the formulas and what the model uses; rows of a text."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from transformers import GemmaConfig, GemmaForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from fope_lab.analysis import Subject
+from fope_lab.analysis.reading import (
+    attention_patterns,
+    attention_weights,
+    embedding_of,
+    passages,
+    record,
+    words,
+)
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
+from fope_lab.embeddings import build_embedding
+from fope_lab.model import Decoder, ModelConfig, attention, load_model
+
+CONFIG = ModelConfig(num_layers=3, num_heads=4, num_kv_heads=2, head_dim=8, vocab_size=50)
+FOPE = {"type": "fope", "base": 129}
+EMBEDDINGS: dict[str, Any] = {
+    "rope": "rope",
+    "p-rope": "p-rope",
+    "fope": FOPE,
+    "yarn": {"type": "yarn", "factor": 4},
+    "alibi": "alibi",
+    "kerple": "kerple",
+    "fire": "fire",
+    "nope": "nope",
+    "sinusoidal": "sinusoidal",
+}
+
+
+def model_of(embedding: Any = "rope", **options: Any) -> Decoder:
+    model = Decoder(dataclasses.replace(CONFIG, **options), embedding, train_length=32).eval()
+    generator = torch.Generator().manual_seed(1)
+    for weight in model.parameters():  # larger than at the start, so that every layer matters
+        weight.data = torch.randn(weight.shape, generator=generator) * 0.3
+    return model
+
+
+def text(batch: int = 2, length: int = 20) -> Tensor:
+    return torch.randint(0, 50, (batch, length), generator=torch.Generator().manual_seed(0))
+
+
+def by_hand(model: Decoder, tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Queries and keys of all layers, from the weights and the formulas alone, in float64."""
+    found = []
+    x = model.embed_tokens.weight.double()[tokens]
+    length = tokens.shape[1]
+
+    def rms(x: Tensor, gain: Tensor) -> Tensor:
+        return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gain.double()
+
+    def rotated(x: Tensor) -> Tensor:
+        omega = 10_000.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
+        turn = torch.polar(torch.ones(length, 4).double(), torch.arange(length)[:, None] * omega)
+        z = torch.complex(x[..., :4], x[..., 4:]) * turn
+        return torch.cat((z.real, z.imag), -1)
+
+    for layer in model.layers:
+        state = {name: p.double() for name, p in layer.named_parameters()}
+        h = rms(x, state["input_layernorm.weight"])
+        q, k, v = (
+            (h @ state[f"self_attn.{name}_proj.weight"].T).view(*h.shape[:2], -1, 8).transpose(1, 2)
+            for name in "qkv"
+        )
+        found.append((q, k))
+        k, v = (t.repeat_interleave(2, dim=1) for t in (k, v))
+        scores = rotated(q) @ rotated(k).mT / 8**0.5
+        later = torch.ones(length, length).triu(1).bool()
+        mixed = scores.masked_fill(later, float("-inf")).softmax(-1) @ v
+        x = x + mixed.transpose(1, 2).flatten(2) @ state["self_attn.o_proj.weight"].T
+        h = rms(x, state["post_attention_layernorm.weight"])
+        gate, up, down = (state[f"mlp.{name}_proj.weight"] for name in ("gate", "up", "down"))
+        x = x + (F.silu(h @ gate.T) * (h @ up.T)) @ down.T
+    return found
+
+
+def test_queries_and_keys_are_those_of_the_formulas() -> None:
+    model = model_of()
+    recorded = list(record(model, text()))
+    assert [at.layer for at in recorded] == [0, 1, 2]
+    for (_, q, k, *_), (right_q, right_k) in zip(recorded, by_hand(model, text()), strict=True):
+        assert q.shape == (2, 4, 20, 8)
+        assert k.shape == (2, 2, 20, 8)
+        torch.testing.assert_close(q.double(), right_q, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(k.double(), right_k, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("embedding", ["rope", FOPE, "alibi", "sinusoidal", "nope"])
+@pytest.mark.parametrize("options", [{}, {"qk_norm": "layer"}, {"scale_embeddings": True}])
+def test_they_are_what_attention_gets_when_the_model_runs(
+    embedding: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, used = model_of(embedding, **options), []
+    rotated = [
+        embedding_of(model, index).rotate(q, k, torch.arange(20))
+        for index, q, k, *_ in record(model, text())
+    ]
+    real = attention.causal_attention
+
+    def spy(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
+        used.append((q, k))
+        return real(q, k, *rest)
+
+    monkeypatch.setattr(attention, "causal_attention", spy)
+    with torch.inference_mode():
+        model.hidden(text())
+    assert len(used) == len(rotated) == 3
+    for (q, k), (real_q, real_k) in zip(rotated, used, strict=True):
+        assert torch.equal(q, real_q)
+        assert torch.equal(k, real_k)
+
+
+@pytest.mark.parametrize(
+    ("config", "model"), [(LlamaConfig, LlamaForCausalLM), (GemmaConfig, GemmaForCausalLM)]
+)
+def test_they_are_hugging_faces(config: Any, model: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "head_dim": 8, "vocab_size": 50}
+    heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1}
+    theirs = model(config(**sizes, **heads, max_position_embeddings=64)).eval()
+    for parameter in theirs.parameters():
+        parameter.data += torch.randn_like(parameter) * 0.1
+    theirs.save_pretrained(tmp_path)
+    outputs: list[Tensor] = []
+    for layer in theirs.model.layers:
+        for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+            projection.register_forward_hook(lambda *call: outputs.append(call[2].detach()))
+    theirs(text())
+    ours = load_model(tmp_path)
+    assert isinstance(ours, Decoder)
+    for index, q, k, *_ in record(ours, text()):
+        for found, expected in zip((q, k), outputs[2 * index :], strict=False):
+            split = expected.view(2, 20, -1, 8).transpose(1, 2)
+            torch.testing.assert_close(found, split, rtol=1e-4, atol=1e-5)
+            assert found.std() > 0.05
+
+
+def test_positions_may_be_given() -> None:
+    model = model_of()
+    shifted = list(record(model, text(), torch.arange(20) * 3))
+    for index, (_, q, *_) in enumerate(record(model, text())):
+        assert torch.equal(q, shifted[index][1]) == (index == 0)
+
+
+def test_one_layer_is_held_at_a_time_and_the_model_is_left_as_it_was() -> None:
+    model = model_of()
+    before = model.hidden(text())
+    running = record(model, text())
+    _, q, k, *_ = next(running)
+    last = weakref.ref(q)
+    assert not torch.is_inference_mode_enabled()  # between layers the caller's modes are in force
+    del q, k
+    next(running)
+    assert last() is None
+    del running  # stopped half-way
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    assert torch.equal(model.hidden(text()), before)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("name", EMBEDDINGS)
+def test_the_weights_give_what_attention_gives(name: str, kv_heads: int) -> None:
+    model = model_of(EMBEDDINGS[name], num_kv_heads=kv_heads)
+    values: list[Tensor] = []
+    outputs: list[Tensor] = []
+    for layer in model.layers:
+        layer.self_attn.v_proj.register_forward_hook(lambda *call: values.append(call[2]))
+        layer.self_attn.register_forward_hook(lambda *call: outputs.append(call[2]))
+    found = list(attention_patterns(model, text()))
+    assert [layer for layer, _ in found] == [0, 1, 2]
+    for layer, weights in found:
+        v = values[layer].unflatten(-1, (kv_heads, 8)).transpose(1, 2)
+        mixed = weights @ v.repeat_interleave(4 // kv_heads, dim=1)
+        expected = model.layers[layer].self_attn.o_proj(mixed.transpose(1, 2).flatten(2))
+        torch.testing.assert_close(expected, outputs[layer], rtol=0, atol=2e-5)
+        assert outputs[layer].std() > 0.1
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi"])
+def test_a_plain_loop(name: str) -> None:
+    embedding = build_embedding(name, head_dim=4, num_heads=2, num_kv_heads=1, train_length=8)
+    q, k = torch.randn(1, 2, 5, 4).double(), torch.randn(1, 1, 5, 4).double()
+    weights = attention_weights(embedding, q, k, torch.arange(5))
+    slopes = (2**-4, 2**-8)  # of ALiBi for two heads
+    for head in range(2):
+        for i in range(5):
+            logits = []
+            for j in range(i + 1):
+                turned = {"rope": (1.0, 0.01), "alibi": (0.0, 0.0)}[name]
+                score = 0.0
+                for pair, omega in enumerate(turned):
+                    a = complex(*q[0, head, i, [pair, pair + 2]].tolist())
+                    b = complex(*k[0, 0, j, [pair, pair + 2]].tolist())
+                    turn = complex(math.cos((i - j) * omega), math.sin((i - j) * omega))
+                    score += (a * turn * b.conjugate()).real
+                bias = {"rope": 0.0, "alibi": -slopes[head] * (i - j)}[name]
+                logits.append(score / 2 + bias)
+            total = sum(map(math.exp, logits))
+            expected = [math.exp(logit) / total for logit in logits] + [0.0] * (4 - i)
+            assert weights[0, head, i].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_half_precision_models_have_weights_in_single_precision() -> None:
+    model = model_of("rope").bfloat16()
+    for _, weights in attention_patterns(model, text()):
+        assert weights.dtype == torch.float32
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 20))
+
+
+def test_positions_that_are_drawn_are_the_same_for_the_weights_and_the_model() -> None:
+    """In the last layer, whose queries already depend on the positions."""
+    model = model_of("random-rope")
+    torch.manual_seed(5)
+    *_, (_, found) = attention_patterns(model, text())
+    torch.manual_seed(5)
+    positions = embedding_of(model, 0).positions(20)
+    *_, (_, q, k, _, positions) = record(model, text(), positions)
+    expected = attention_weights(embedding_of(model, 2), q, k, positions)
+    torch.testing.assert_close(found, expected)
+
+
+class Prefixed(ByteTokenizer):
+    """Bytes of which every text begins with two tokens, as some pretrained models want."""
+
+    prefix_ids = (258, 257)
+
+
+def test_rows_are_the_text_in_its_order() -> None:
+    rows = passages(Subject(model_of(vocab_size=272), ByteTokenizer(), np.arange(12)), 3, 4)
+    assert rows.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_every_row_begins_as_the_model_is_used_to() -> None:
+    rows = passages(Subject(model_of(vocab_size=272), Prefixed(), np.arange(12)), 3, 4)
+    assert rows.tolist() == [[258, 257, 0, 1], [258, 257, 4, 5], [258, 257, 8, 9]]
+
+
+def test_errors() -> None:
+    with pytest.raises(DataError, match="length: found 2, needs more than the 2 tokens"):
+        passages(Subject(model_of(vocab_size=272), Prefixed(), np.arange(12)), 3, 2)
+    with pytest.raises(DataError, match="token 300, but the model's vocabulary has 272 tokens"):
+        passages(Subject(model_of(vocab_size=272), ByteTokenizer(), np.full(12, 300)), 3, 4)
+
+
+def test_words_can_be_drawn() -> None:
+    tokenizer = ByteTokenizer()
+    ids = np.array([*tokenizer.encode("a b\n\0"), tokenizer.eos_id])
+    assert words(Subject(model_of(vocab_size=272), tokenizer, ids), ids) == [
+        "a",
+        "␣",
+        "b",
+        "⏎",
+        "·",
+        "",
+    ]
