@@ -17,8 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.statistics.decision import Bound, Outcome, chance_rate, decide, holm
-from fope_lab.statistics.power import POWER, seeds_needed
+from fope_lab.statistics.decision import (
+    POWER,
+    Bound,
+    Outcome,
+    chance_rate,
+    decide,
+    holm,
+    seeds_needed,
+)
 from fope_lab.statistics.t_test import ALPHA, STUDENT_T
 from fope_lab.sweep.claims.compare import Contrast, Term, contrasts_along, contrasts_between
 from fope_lab.sweep.claims.grammar import parse_claim

@@ -90,7 +90,7 @@ def results(sweep: Sweep | File, store: Place | None = None) -> pandas.DataFrame
     have no row. The default store is FOPE_LAB_STORE, or ./fope-store.
     Raises SweepError for a wrong file, and StoreError if the store is not a folder.
     """
-    from fope_lab.report.claims.counted import read_counted
+    from fope_lab.report.claims.seeds import read_counted
     from fope_lab.report.results.frame import results_frame
 
     place = _store(store)

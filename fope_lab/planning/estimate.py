@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -27,8 +27,8 @@ from fope_lab.sweep.plan import ACTIONS, Plan, action
 
 
 def bfloat16_share(width: int) -> float:
-    """The time of a training step in bfloat16 over that in float32, on a processor that has an
-    instruction for it, for a model of this width (hidden_size).
+    """Return the time of a training step in bfloat16 over that in float32, on a processor that has
+    an instruction for it, for a model of this width (hidden_size).
 
     Such a processor is about twice as quick at matrix products, and the rest of a step, whose share
     falls with the width, takes a little longer. Fitted to medians of ratios on one thread of an
@@ -48,50 +48,15 @@ class Saving:
     saved: float
 
 
-def emulated(stages: Iterable[Stage]) -> int:
-    """How many trainings among `stages` use bfloat16 on a CPU that has no instruction for it.
-
-    PyTorch then computes each product in a slow way, several times as long as in float32. There are
-    none where it is not known whether the processor has one.
-    """
-    if bfloat16_instruction() != "":
-        return 0
-    return sum(spec.train.precision == "bfloat16" for spec in _trainings(stages, gpus=False))
-
-
-def wide_on_gpus(stages: Iterable[Stage]) -> int:
-    """How many trainings among `stages` use float32 on a GPU."""
-    return sum(spec.train.precision == "float32" for spec in _trainings(stages, gpus=True))
-
-
-def _trainings(stages: Iterable[Stage], gpus: bool) -> Iterator[TrainingConfig]:
-    specs = (stage.spec for stage in stages)
-    return (
-        spec
-        for spec in specs
-        if isinstance(spec, TrainingConfig) and bool(spec.resources.gpus) == gpus
-    )
-
-
-def saving(stages: Iterable[Stage], forecasts: Mapping[str, Forecast]) -> Saving | None:
-    """What bfloat16 would save of the trainings among `stages` that use float32 on a CPU.
-
-    None if there are none whose time is known, or if the processor is not known to have such an
-    instruction.
-    """
-    if not bfloat16_instruction():
-        return None
-    trainings, total, saved = 0, 0.0, 0.0
-    for stage in stages:
-        spec, seconds = stage.spec, forecasts[stage.key].seconds
-        if not isinstance(spec, TrainingConfig) or spec.resources.gpus or seconds is None:
-            continue
-        if spec.train.precision != "float32" or stage.model_spec is None:
-            continue
-        trainings += 1
-        total += seconds
-        saved += seconds * max(0.0, 1 - bfloat16_share(stage.model_spec.model.hidden_size))
-    return Saving(trainings, total, saved) if trainings else None
+def trainings_in(precision: str, stages: Iterable[Stage], *, gpus: bool) -> list[Stage]:
+    """Return the trainings among `stages` that use a precision, on GPUs or on the CPU."""
+    return [
+        stage
+        for stage in stages
+        if isinstance(stage.spec, TrainingConfig)
+        and stage.spec.train.precision == precision
+        and bool(stage.spec.resources.gpus) == gpus
+    ]
 
 
 TO_DO = ("run", "resume", "if needed")
@@ -131,45 +96,52 @@ class PlanEstimate:
         that the store lacks, and what was otherwise, or null. With several sweeps, `sweeps` says
         what each requests.
         """
-        content: dict[str, Any] = {
+        sweeps = [self._of_plan(plan) for plan in self.plans] if len(self.plans) > 1 else []
+        return {
             "stages": [self._row(stage) for stage in self.stages],
             "totals": self.totals(),
+            **({"sweeps": sweeps} if sweeps else {}),
         }
-        if len(self.plans) > 1:
-            content["sweeps"] = [self._of_plan(plan) for plan in self.plans]
-        return content
 
     def totals(self) -> dict[str, Any]:
         """Count the stages by state, and sum over those that are left to do."""
         counts = Counter(action(self.states[stage.key]) for stage in self.stages)
-        wall = self.wall
-        totals = {
+        certain = self._of("run", "resume")
+        return {
             "stages": len(self.stages),
             **{word: counts[word] for word in ACTIONS},
             **self.sums(self.todo()),
-            "least": {"stages": len(self.certain()), **self.sums(self.certain())},
-            "wall_seconds": {"bound": wall.bound, "scheduled": wall.scheduled},
+            "least": {"stages": len(certain), **self.sums(certain)},
+            "wall_seconds": {"bound": self.wall.bound, "scheduled": self.wall.scheduled},
             "bfloat16": self.bfloat16 and asdict(self.bfloat16),
+            **self.sharing(self.plans),
         }
-        return totals | self.sharing(self.plans)
 
     @functools.cached_property
     def bfloat16(self) -> Saving | None:
-        """What bfloat16 would save of the float32 trainings that are left to do on this CPU."""
-        return saving(self.todo(), self.forecasts)
+        """What bfloat16 would save of the float32 trainings that are left to do on this CPU.
+
+        None if there are none whose time is known, or if the processor is not known to have such
+        an instruction.
+        """
+        if not bfloat16_instruction():
+            return None
+        found = [
+            (seconds, seconds * max(0.0, 1 - bfloat16_share(stage.model_spec.model.hidden_size)))
+            for stage in trainings_in("float32", self.todo(), gpus=False)
+            if (seconds := self.forecasts[stage.key].seconds) is not None and stage.model_spec
+        ]
+        seconds, saved = map(sum, zip(*found, strict=True)) if found else (0.0, 0.0)
+        return Saving(len(found), seconds, saved) if found else None
 
     def waiting(self) -> tuple[Stage, ...]:
         """The stages to do that cannot start, because an ancestor is blocked."""
-        held: set[str] = {
-            key for key, state in self.states.items() if state.status is Status.BLOCKED
-        }
-        found = []
+        blocked = {key for key, state in self.states.items() if state.status is Status.BLOCKED}
+        held = set(blocked)
         for stage in self.stages:  # parents before children
-            if stage.key not in held and held & set(stage.parents.values()):
+            if not held.isdisjoint(stage.parents.values()):
                 held.add(stage.key)
-                found.append(stage)
-        todo = {stage.key for stage in self.todo()}
-        return tuple(stage for stage in found if stage.key in todo)
+        return tuple(stage for stage in self.todo() if stage.key in held - blocked)
 
     def require_fit(self) -> None:
         """Raise SweepError if a stage cannot run on the device, with the reason and a remedy."""
@@ -179,12 +151,9 @@ class PlanEstimate:
     @functools.cached_property
     def notes(self) -> dict[str, int]:
         """The sources of the remaining stages' forecasts, numbered in the order of the stages."""
-        sources = (
-            self.forecasts[stage.key].source
-            for stage in self.stages
-            if not self.states[stage.key].is_done
-        )
-        return {source: number for number, source in enumerate(dict.fromkeys(sources), 1)}
+        left = (stage.key for stage in self.stages if not self.states[stage.key].is_done)
+        sources = dict.fromkeys(self.forecasts[key].source for key in left)
+        return {source: number for number, source in enumerate(sources, 1)}
 
     @property
     def is_assumed(self) -> bool:
@@ -193,11 +162,10 @@ class PlanEstimate:
 
     def todo(self) -> list[Stage]:
         """The stages that a run would start or resume, and those that it may."""
-        return [s for s in self.stages if action(self.states[s.key]) in TO_DO]
+        return self._of(*TO_DO)
 
-    def certain(self) -> list[Stage]:
-        """The stages that a run would start or resume whatever their results are."""
-        return [s for s in self.stages if action(self.states[s.key]) in ("run", "resume")]
+    def _of(self, *actions: str) -> list[Stage]:
+        return [stage for stage in self.stages if action(self.states[stage.key]) in actions]
 
     def sums(self, stages: Iterable[Stage]) -> dict[str, Any]:
         """Tokens, FLOPs, the most memory, seconds of work in total, GPU-hours and money."""
@@ -235,16 +203,14 @@ class PlanEstimate:
         return [stage for stage in plan.sweep.stages if stage.key in others]
 
     def _of_plan(self, plan: Plan) -> dict[str, Any]:
-        shared = self.sums(self.shared(plan))
+        shared = self.shared(plan)
+        sums = self.sums(shared)
         return {
             "name": plan.sweep.name,
             "path": str(plan.sweep.path),
             "stages": len(plan.sweep.stages),
             **self.sharing([plan]),
-            "shared": {
-                "stages": len(self.shared(plan)),
-                **{name: shared[name] for name in SAVED},
-            },
+            "shared": {"stages": len(shared), **{name: sums[name] for name in SAVED}},
             **self.sums(plan.sweep.stages),
         }
 
@@ -300,7 +266,12 @@ def estimate_plans(
     name = calibration.most_measured() if device is None else device
     gpu, cpu = (None if name is None else device_named(name)), this_machine()
     stages = tuple({stage.key: stage for plan in plans for stage in plan.sweep.stages}.values())
-    machines = _machines(stages, gpus, cpus, named=device is not None)
+    most = max((stage.spec.resources.gpus for stage in stages), default=0.0)
+    if gpus is not None and gpus < most:
+        message = f"found {gpus:g}, needs at least the {most:g} that one stage asks for"
+        raise SweepError(Problem(("--gpus",), message))
+    there = math.inf if device is not None and most else cores()
+    machines = Machines(cpus or there, most if gpus is None else gpus)
     states = {key: state for plan in plans for key, state in plan.states.items()}
     reasons = {}
     if device is not None:
@@ -321,18 +292,6 @@ def estimate_plans(
     }
     wall = wall_time(stages, todo, machines)
     return PlanEstimate(plans, stages, states, forecasts, wall, machines, gpu, price, reasons)
-
-
-def _machines(
-    stages: Iterable[Stage], gpus: float | None, cpus: float | None, named: bool
-) -> Machines:
-    """`named` says whether a device was named: there are then as many cores as the stages need."""
-    most = max((stage.spec.resources.gpus for stage in stages), default=0.0)
-    if gpus is not None and gpus < most:
-        message = f"found {gpus:g}, needs at least the {most:g} that one stage asks for"
-        raise SweepError(Problem(("--gpus",), message))
-    there = math.inf if named and most else cores()
-    return Machines(cpus or there, most if gpus is None else gpus)
 
 
 def _total(values: Iterable[float | None]) -> float | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fope_lab.config.problems import counted
@@ -32,11 +32,11 @@ from fope_lab.devices import (
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import flops_per_token
 from fope_lab.processor import processor
-from fope_lab.stages import StageConfig, TrainingConfig
+from fope_lab.stages import TrainingConfig
 from fope_lab.stages.key import config_json, digest
 from fope_lab.store import Store
 from fope_lab.store.attempts import WorkTime
-from fope_lab.sweep.cost import computed_widths, rows_at_once
+from fope_lab.sweep.cost import computed_widths
 from fope_lab.sweep.graph import Stage
 
 TRAINING, EVALUATION = "training", "evaluation"
@@ -60,21 +60,19 @@ SECONDS_WITHOUT_FORECAST = 60.0
 class Workload:
     """The work of one worker of a stage.
 
-    `family` is TRAINING, EVALUATION or the kind itself. `batches` counts passes of the model,
-    `tokens` and `flops` what they compute; they are None where they are unknown until run,
-    and `flops` is then that of one token. `question` is a digest of the stage's settings without
-    the model's, so that stages with the same settings on other models can be compared. `share` is
-    the part of a GPU that the worker has, 0 on the CPU, and `threads` how many threads it computes
-    with there. `width` is the model's hidden_size.
+    `family` is TRAINING, EVALUATION or the kind itself. `tokens` and `flops` are what the model
+    computes; where they are unknown until run, `tokens` is None and `flops` that of one token.
+    `question` is a digest of the stage's settings without the model's, so that stages with the same
+    settings on other models can be compared. `share` is the part of a GPU that the worker has, 0 on
+    the CPU, and `threads` how many threads it computes with there. `width` is the model's
+    hidden_size.
     """
 
     kind: str
     family: str
     question: str
-    embedding: str | None
     precision: str
     share: float
-    batches: int | None
     tokens: int | None
     flops: float | None
     threads: int = 1
@@ -86,59 +84,44 @@ class Workload:
         return self.tokens is not None and bool(self.flops)
 
     def part(self, share: float) -> Workload:
-        """A share of the work, as of a training that ended before its last step."""
+        """Return a share of the work, as of a training that ended before its last step."""
         return replace(
             self,
-            batches=None if self.batches is None else round(self.batches * share),
             tokens=None if self.tokens is None else round(self.tokens * share),
             flops=None if self.flops is None else self.flops * share,
         )
 
 
 def workload_of(stage: Stage) -> Workload:
-    """The workload of a stage, from its configuration."""
-    spec, cost = stage.spec, stage.cost
-    tokens, flops, batches, family, precision = cost.tokens, cost.flops, None, stage.kind, "float32"
+    """Return the workload of a stage, from its configuration."""
+    spec, cost, model = stage.spec, stage.cost, stage.model_spec
+    tokens, flops, family, precision = cost.tokens, cost.flops, stage.kind, "float32"
     size = spec.resources.size
     if isinstance(spec, TrainingConfig):
         family, precision = TRAINING, spec.train.precision
-        rows = spec.train.share(size) // spec.data.length
-        batches = spec.train.steps * -(-rows // rows_at_once(spec))
         of_batch = sum(width * count for width, count in computed_widths(spec).items())
         tokens = round(spec.train.steps * of_batch)
     elif isinstance(spec, ModelEvaluation):
         family = EVALUATION
-        of_all = sum(
-            -(-one.sequences // max(1, spec.batch_tokens // one.length))
-            for one in spec.forward_passes() or ()
-            if one.length
-        )
-        batches = -(-of_all // size)
-    if tokens is None and stage.model_spec is not None:
-        length = (spec.max_sequence_length() or ((), stage.model_spec.train_length))[1]
-        flops = flops_per_token(stage.model_spec.model, length) / 3
+    if tokens is None and model is not None:
+        length = (spec.max_sequence_length() or ((), model.train_length))[1]
+        flops = flops_per_token(model.model, length) / 3
+    settings = config_json(spec).items()
     return Workload(
         kind=stage.kind,
         family=family,
-        question=_question(spec),
-        embedding=stage.model_spec.embedding.name if stage.model_spec else None,
+        question=digest({name: value for name, value in settings if name not in NOT_SETTINGS}),
         precision=precision,
         share=min(1.0, spec.resources.gpus),
-        batches=batches,
         tokens=None if tokens is None else tokens // size,
         flops=None if flops is None else flops / (size if tokens is not None else 1),
         threads=1 if spec.resources.gpus else spec.resources.threads,
-        width=stage.model_spec.model.hidden_size if stage.model_spec else None,
+        width=model.model.hidden_size if model else None,
     )
 
 
-def _question(spec: StageConfig) -> str:
-    settings = config_json(spec).items()
-    return digest({name: value for name, value in settings if name not in NOT_SETTINGS})
-
-
 def speed_up(threads: int) -> float:
-    """The time on one thread over that on `threads` (Amdahl, AFIPS 1967)."""
+    """Return the time on one thread over that on `threads` (Amdahl, AFIPS 1967)."""
     return 1 / (1 - PARALLEL + PARALLEL / threads)
 
 
@@ -156,23 +139,27 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class TimeEstimate:
-    """The estimated seconds of a stage, None if unknown, the source of the estimate, and whether it
-    is an assumption."""
+class Forecast:
+    """The seconds of a stage, where they come from, and whether that is an assumption.
+
+    GPU-hours and money are those of the GPUs alone. Numbers are None where they are unknown, and
+    money where no price was given.
+    """
 
     seconds: float | None
     source: str
     assumed: bool = False
+    gpu_hours: float | None = None
+    cost: float | None = None
 
 
-NO_DEVICE = TimeEstimate(None, "unknown: name the GPU with --device")
-READS_NOTHING = TimeEstimate(
-    2.0, "assumed: 2 s for a model that is copied and reads nothing", assumed=True
-)
-UNKNOWN_TEXT = TimeEstimate(
+CANNOT_RUN = Forecast(None, "cannot run there")
+NO_DEVICE = Forecast(None, "unknown: name the GPU with --device")
+READS_NOTHING = Forecast(2.0, "assumed: 2 s for a model that is copied and reads nothing", True)
+UNKNOWN_TEXT = Forecast(
     None, "unknown until run (the text's size is not known in advance; tokens or limit bounds it)"
 )
-UNKNOWN_WORK = TimeEstimate(None, "unknown until run (the input's size is not known in advance)")
+UNKNOWN_WORK = Forecast(None, "unknown until run (the input's size is not known in advance)")
 
 
 class Calibration:
@@ -183,39 +170,40 @@ class Calibration:
         self._timings = {device: list(measured) for device, measured in timings.items()}
         self._medians: dict[tuple[object, ...], tuple[float, str] | None] = {}
 
-    def estimate(self, work: Workload, device: Device) -> TimeEstimate:
+    def most_measured(self) -> str | None:
+        """Return the name of the GPU with the most measured stages, None if there is none."""
+        counts = {name: len(measured) for name, measured in self._timings.items() if name != CPU}
+        return max(counts, key=counts.__getitem__, default=None)
+
+    def estimate(self, work: Workload, device: Device) -> Forecast:
         """Estimate the seconds of `work` on `device`."""
+        speed, flops = speed_up(work.threads), work.flops or 0.0
         if not work.is_known:
             return self._of_the_same_settings(work, device) or _unmeasured(work, device)
         if (median := self._median_rate(work, device)) is not None:
             per_flop, which = median
-            seconds = per_flop * (work.flops or 0.0) / speed_up(work.threads)
             # A larger model is not as slow for each FLOP as a tiny one.
-            source = f"measured on {device.name}: {which}"
-            return TimeEstimate(seconds, source, assumed=which.endswith(OTHER_SIZES))
+            assumed = which.endswith(OTHER_SIZES)
+            return Forecast(
+                per_flop * flops / speed, f"measured on {device.name}: {which}", assumed
+            )
         rate = device.assumed_rate(work.precision) * (work.share or 1.0)
-        seconds = (work.flops or 0.0) / rate / speed_up(work.threads)
-        return TimeEstimate(seconds, device.assumption, assumed=True)
-
-    def most_measured(self) -> str | None:
-        """The name of the GPU with the most measured stages, None if there is none."""
-        counts = {name: len(measured) for name, measured in self._timings.items() if name != CPU}
-        return max(counts, key=counts.__getitem__, default=None)
+        return Forecast(flops / rate / speed, device.assumption, assumed=True)
 
     def _median_rate(self, work: Workload, device: Device) -> tuple[float, str] | None:
         """The median seconds of a FLOP on one thread, and of which stages; None without any."""
         key = (device.name, work.kind, work.family, work.width, work.precision, work.share)
         if key not in self._medians:
+            on_alike = (work.precision, work.share)
             measured = [
                 timing
                 for timing in self._timings.get(device.name, ())
-                if timing.work.is_known
-                and (timing.work.precision, timing.work.share) == (work.precision, work.share)
+                if timing.work.is_known and (timing.work.precision, timing.work.share) == on_alike
             ]
             self._medians[key] = _narrowest(work, measured)
         return self._medians[key]
 
-    def _of_the_same_settings(self, work: Workload, device: Device) -> TimeEstimate | None:
+    def _of_the_same_settings(self, work: Workload, device: Device) -> Forecast | None:
         """Estimate by stages with the same settings on other models, in proportion to the FLOPs."""
         same = [
             timing.on_one_thread * (work.flops or 1.0) / (timing.work.flops or 1.0)
@@ -225,39 +213,32 @@ class Calibration:
         if not same:
             return None
         source = f"measured on {device.name}: {counted(len(same), 'stage')} with the same settings"
-        return TimeEstimate(statistics.median(same) / speed_up(work.threads), source)
+        return Forecast(statistics.median(same) / speed_up(work.threads), source)
 
 
 def _narrowest(work: Workload, measured: Sequence[Timing]) -> tuple[float, str] | None:
     """The median seconds of a FLOP over the stages that are most like `work`, and their words."""
-
-    def same_kind(one: Workload) -> bool:
-        return work.family == one.family and (work.family == TRAINING or work.kind == one.kind)
-
-    def same_size(one: Workload) -> bool:
-        return same_kind(one) and work.width == one.width
-
-    def is_evaluation(one: Workload) -> bool:
-        return work.family == one.family == EVALUATION
-
-    def is_training(one: Workload) -> bool:
-        return one.family == TRAINING
-
-    noun = TRAINING if work.family == TRAINING else f"{work.kind} stage"
-    for is_alike, counts, words in (
+    families = {
+        family: [timing for timing in measured if timing.work.family == family]
+        for family in (work.family, EVALUATION, TRAINING)
+    }
+    trains = work.family == TRAINING
+    same_kind = [t for t in families[work.family] if trains or t.work.kind == work.kind]
+    same_size = [t for t in same_kind if t.work.width == work.width]
+    noun = TRAINING if trains else f"{work.kind} stage"
+    for alike, counts, words in (
         (same_size, noun, "{}"),
         (same_kind, noun, f"{{}} {OTHER_SIZES}"),
-        (is_evaluation, "evaluation", "{} of other kinds"),
-        (is_training, TRAINING, "the rate of {}"),
+        (families[EVALUATION] * (work.family == EVALUATION), "evaluation", "{} of other kinds"),
+        (families[TRAINING], TRAINING, "the rate of {}"),
     ):
-        alike = [one for one in measured if is_alike(one.work)]
         if alike:
             rate = statistics.median(one.on_one_thread / (one.work.flops or 1.0) for one in alike)
             return rate, words.format(counted(len(alike), counts))
     return None
 
 
-def _unmeasured(work: Workload, device: Device) -> TimeEstimate:
+def _unmeasured(work: Workload, device: Device) -> Forecast:
     """The estimate for work of unknown size of which nothing was measured."""
     if work.tokens == 0:
         return READS_NOTHING
@@ -266,7 +247,7 @@ def _unmeasured(work: Workload, device: Device) -> TimeEstimate:
     if work.kind in PREPARING:
         return UNKNOWN_WORK
     reason = f"no stage with these settings was timed on {device.name}"
-    return TimeEstimate(None, f"unknown until run ({reason})")
+    return Forecast(None, f"unknown until run ({reason})")
 
 
 def calibrate(store: Store | None) -> Calibration:
@@ -285,67 +266,34 @@ def calibrate(store: Store | None) -> Calibration:
 
 def _timing(record: Mapping[str, Any]) -> tuple[str, Timing] | None:
     """The device of a finished stage and its time there; None if the record is of no use."""
-    work = Workload(**record["work"])
-    taken = _work_time(record, work)
-    if taken is None or record["device"] is None:
-        return None
+    known = {field.name for field in fields(Workload)}
+    work = Workload(**{name: value for name, value in record["work"].items() if name in known})
+    # One worker may be left of several, and earlier attempts may have had more.
+    one_process = record["planned_workers"] == 1
+    taken = WorkTime(record["seconds"], record["cpu_seconds"])
+    if record["resumed"]:
+        before = record.get("resumed_time")
+        if before is None or not one_process or work.family != TRAINING:
+            return None
+        taken = WorkTime(**before) + taken
     if record["device"] == CPU:
         if record["processor"] != processor():
             return None
-        alone = record["threads"] == 1 and _is_one_process(record) and work.kind not in PREPARING
+        alone = record["threads"] == 1 and one_process and work.kind not in PREPARING
         return CPU, Timing(work, taken.cpu_seconds if alone else taken.seconds)
-    device = recorded_device(record["device"])
-    return None if device is None else (device.name, Timing(work, taken.seconds))
-
-
-def _work_time(record: Mapping[str, Any], work: Workload) -> WorkTime | None:
-    """The time that the work of a finished stage took, over all attempts; None if it is unknown."""
-    own = WorkTime(record["seconds"], record["cpu_seconds"])
-    if not record["resumed"]:
-        return own
-    before = record.get("resumed_time")
-    if before is None or not _is_one_process(record) or work.family != TRAINING:
-        return None
-    return WorkTime(**before) + own
-
-
-def _is_one_process(record: Mapping[str, Any]) -> bool:
-    """Whether the process that recorded its CPU seconds did all of the work itself.
-
-    It did not where one worker of several was left, and may not have where earlier attempts had
-    more workers than the last one.
-    """
-    return bool(record["planned_workers"] == 1)
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """Seconds, GPU-hours and money of a stage, None where unknown, where the time comes from, and
-    whether that is an assumption.
-
-    Money is that of the GPUs alone, at the price that was given.
-    """
-
-    seconds: float | None
-    gpu_hours: float | None
-    cost: float | None
-    source: str
-    assumed: bool = False
-
-
-CANNOT_RUN = Forecast(None, None, None, "cannot run there")
+    device = record["device"] and recorded_device(record["device"])
+    return (device.name, Timing(work, taken.seconds)) if device else None
 
 
 def forecast(
     stage: Stage, calibration: Calibration, device: Device | None, price: float | None = None
 ) -> Forecast:
-    """The forecast of a stage on a device; `price` is that of a GPU for an hour."""
-    estimate = calibration.estimate(workload_of(stage), device) if device else NO_DEVICE
-    hours: float | None = 0.0
-    if gpus := stage.spec.resources.gpus:
-        hours = None if estimate.seconds is None else estimate.seconds * gpus / HOUR
+    """Return the forecast of a stage on a device; `price` is that of a GPU for an hour."""
+    found = calibration.estimate(workload_of(stage), device) if device else NO_DEVICE
+    gpus = stage.spec.resources.gpus
+    hours = None if gpus and found.seconds is None else (found.seconds or 0.0) * gpus / HOUR
     cost = None if hours is None or price is None else hours * price
-    return Forecast(estimate.seconds, hours, cost, estimate.source, estimate.assumed)
+    return replace(found, gpu_hours=hours, cost=cost)
 
 
 def forecast_seconds(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from fope_lab.report.claims.counted import seed_needs
-from fope_lab.report.claims.needs import Needs, with_needs
+from fope_lab.report.claims.seeds import Needs, seed_needs, with_needs
 from fope_lab.report.results.stage_results import StageResult, read_stage, unread
 from fope_lab.store import StageState, Store
 from fope_lab.store.state import NOT_STARTED

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fope_lab.config.problems import counted
 from fope_lab.devices import CPU, GIB
-from fope_lab.planning.estimate import PlanEstimate, emulated, wide_on_gpus
+from fope_lab.planning.estimate import PlanEstimate, trainings_in
 from fope_lab.planning.forecast import HOUR
 from fope_lab.processor import bfloat16_instruction
 from fope_lab.stages import Select
@@ -70,13 +70,13 @@ def _line(console: Console, text: str, **style: Any) -> None:
 
 
 def _table(estimate: PlanEstimate, first: Sequence[str], last: Sequence[str]) -> Table:
+    numbers = ("parameters", "tokens", "FLOPs", "memory", "time", *_of_gpus(estimate))
     table = Table(box=None, pad_edge=False)
-    for name in first:
-        table.add_column(name, overflow="fold")
-    for name in ("parameters", "tokens", "FLOPs", "memory", "time", *_of_gpus(estimate)):
-        table.add_column(name, justify="right")
-    for name in last:
-        table.add_column(name, overflow="fold")
+    for name in (*first, *numbers, *last):
+        if name in numbers:
+            table.add_column(name, justify="right")
+        else:
+            table.add_column(name, overflow="fold")
     return table
 
 
@@ -236,17 +236,18 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
 
 def _precisions(estimate: PlanEstimate) -> Iterable[str]:
     """What is slow for its precision: bfloat16 on a CPU without it, float32 on a GPU."""
-    if slow := emulated(estimate.todo()):
+    slow = trainings_in("bfloat16", estimate.todo(), gpus=False)
+    if slow and bfloat16_instruction() == "":  # None where it is not known
         yield (
             f"bfloat16: this processor has no instruction for it; here"
-            f" {counted(slow, 'training')} with train.precision: bfloat16 would take several times"
-            " as long as in float32"
+            f" {counted(len(slow), 'training')} with train.precision: bfloat16 would take several"
+            " times as long as in float32"
         )
-    device = estimate.device
-    if device is not None and device.name != CPU and (wide := wide_on_gpus(estimate.todo())):
+    device, wide = estimate.device, trainings_in("float32", estimate.todo(), gpus=True)
+    if device is not None and device.name != CPU and wide:
         times = device.peak["bfloat16"] / device.peak["float32"]
         yield (
-            f"float32: {counted(wide, 'training')} on GPUs; the peak of {device.name} is"
+            f"float32: {counted(len(wide), 'training')} on GPUs; the peak of {device.name} is"
             f" {times:.3g} times as high with train.precision: bfloat16"
         )
 

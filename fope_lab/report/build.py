@@ -10,9 +10,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from fope_lab.provenance.checkout import Checkout, package_versions
-from fope_lab.report.claims.counted import judge_sweep, read_counted, seed_test_of
 from fope_lab.report.claims.judge import StageSeconds, Verdict
-from fope_lab.report.claims.until_stopped import CountedSeeds, counted_seeds
+from fope_lab.report.claims.seeds import (
+    CountedSeeds,
+    counted_seeds,
+    judge_sweep,
+    read_counted,
+    seed_test_of,
+)
 from fope_lab.report.compare.before_after import BeforeAfter, pair_before_after
 from fope_lab.report.compare.best import findings
 from fope_lab.report.compare.comparability import mark_unequal, read_history

@@ -1,35 +1,33 @@
 """A paired t-test repeated after each seed, with one error rate for all looks.
 
-p at a look is that of repeated significance tests (Jennison & Turnbull, "Repeated confidence
-intervals for group sequential trials", Controlled Clinical Trials 1984): the smallest error rate of
-all looks together whose boundary the t statistic crosses there. For equal models, the probability
-that p falls below α at any look is at most α, however many seeds are added and whatever for.
+p at a look is the smallest error rate of all looks together whose boundary the t statistic crosses
+there (Jennison & Turnbull, "Repeated confidence intervals for group sequential trials", Controlled
+Clinical Trials 1984). For equal models, p falls below α at any look with probability α at most,
+however many seeds are added and whatever for.
 
 The error is spent as the seeds come (Lan & DeMets, "Discrete sequential boundaries for clinical
-trials", Biometrika 1983): the probability, for equal models, of having crossed the boundary at one
-of the looks at up to n seeds is
-
-    level · n² / (n² + 100),
-
-a fifth of the level by 5 seeds, half by 10 and four fifths by 20. It never exceeds the level,
-however many looks there are, and does not depend on a last look, unlike the usual spending
-functions, so that seeds may be added to an experiment that ended undecided.
+trials", Biometrika 1983): for equal models, a look at up to n seeds crosses the boundary with
+probability level · n² / (n² + 100), a fifth of the level by 5 seeds, half by 10 and four fifths by
+20. Unlike the usual spending functions, this depends on no last look, so that seeds may be added to
+an experiment that ended undecided.
 
 The critical values are exact for independent normal differences. The t statistics at successive
-looks are a Markov chain whose law does not depend on the variance, and which numerical integration
-follows from look to look (Jennison & Turnbull, "Exact calculations for sequential t, χ² and F
-tests", Biometrika 1991). Here the chain is followed through the angle φ, tan φ = t / √(n − 1).
-Without an effect, the differences point in a direction that is uniform on the sphere in n
-dimensions. Then φ has the density cos^(n−2) φ / B(1/2, (n − 1)/2), and given φ, the last
-difference's share of the direction has the same density in n − 1 dimensions.
+looks are a Markov chain whose law does not depend on the variance (Jennison & Turnbull, "Exact
+calculations for sequential t, χ² and F tests", Biometrika 1991). Numerical integration follows the
+chain through the angle φ, tan φ = t / √(n − 1). Without an effect, the differences point in a
+direction that is uniform on the sphere in n dimensions. Then φ has the density
+cos^(n−2) φ / B(1/2, (n − 1)/2), and given φ, the last difference's share of the direction has the
+same density in n − 1 dimensions.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -80,11 +78,10 @@ class SequentialT:
 
     def words(self, n: int) -> str:
         """Name the test with its number of looks and of seeds."""
-        looks = max(0, n - self.first + 1)
-        counted = f"{looks} look{'' if looks == 1 else 's'}"
-        if not looks:
+        if n < self.first:
             return f"sequential t, which begins at {self.first} seeds"
-        return f"sequential t over {n} seeds, {counted}"
+        looks = n - self.first + 1
+        return f"sequential t over {n} seeds, {looks} look{'' if looks == 1 else 's'}"
 
 
 @lru_cache(maxsize=10_000)
@@ -102,20 +99,15 @@ def _look(first: int, differences: tuple[float, ...], null: float, side: Side) -
 
 def repeated_p(first: int, n: int, t: float) -> float:
     """The two-sided p-value of |t| = `t` at the look at `n` seeds, if looks began at `first`."""
-    low, high = 0, len(LEVELS)  # the boundary of a larger level is nearer
-    while low < high:
-        middle = (low + high) // 2
-        if t >= boundary(first, LEVELS[middle]).critical(n):
-            high = middle
-        else:
-            low = middle + 1
-    if low == len(LEVELS):
+    # The boundary of a larger level is nearer.
+    near = bisect_left(LEVELS, True, key=lambda level: t >= boundary(first, level).critical(n))
+    if near == len(LEVELS):
         return 1.0
-    if low == 0:
+    if near == 0:
         return LEVELS[0]
-    levels = LEVELS[low - 1], LEVELS[low]
-    far, near = (math.log(boundary(first, level).critical(n)) for level in levels)
-    toward = (math.log(t) - near) / (far - near)
+    levels = LEVELS[near - 1 : near + 1]
+    logs = [math.log(boundary(first, level).critical(n)) for level in levels]
+    toward = (math.log(t) - logs[1]) / (logs[0] - logs[1])
     return math.exp(math.log(levels[1]) * (1 - toward) + math.log(levels[0]) * toward)
 
 
@@ -161,12 +153,13 @@ class Boundary:
         return _Look(n, angle, TO_COEFFICIENTS @ _not_crossed(angle * NODES, n, before))
 
 
-class _Look:
+class _Look(NamedTuple):
     """A look at `n` seeds: the boundary at ± `angle`, and the probability of no earlier crossing,
     as a function of φ / angle in a Legendre series."""
 
-    def __init__(self, n: int, angle: float, series: Array) -> None:
-        self.n, self.angle, self.series = n, angle, series
+    n: int
+    angle: float
+    series: Array
 
 
 def _density(phi: Array, n: int) -> Array:

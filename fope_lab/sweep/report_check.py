@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fope_lab.config.problems import FieldPath, Problem, format_path, name_list
+from fope_lab.stages.labels import distinguish
 from fope_lab.stages.training import TrainingConfig
 from fope_lab.sweep.claims.compare import compare
 from fope_lab.sweep.claims.grammar import parse_claim, parse_quantity
 from fope_lab.sweep.claims.lookup import Catalogue
-from fope_lab.sweep.claims.statement import Claim
-from fope_lab.sweep.claims.text import ClaimError
+from fope_lab.sweep.claims.statement import Claim, ClaimError
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.report_section import ReportSection
 from fope_lab.sweep.seed_rule import CLAIMS, UNTIL, SeedRule
@@ -64,7 +64,7 @@ def report_problems(
             try:
                 quantity = parse_quantity(text)
                 if catalogue is not None:
-                    catalogue.find_metric(quantity)
+                    catalogue.find(quantity, in_table=True)
             except ClaimError as error:
                 yield Problem(("report", part, i), str(error))
 
@@ -94,7 +94,8 @@ def seed_rule_problems(
     for stage in stages:
         read = {seeds[key] for key in stage.parents.values() if key in seeds} - {None}
         if len(read) > 1:
-            fault = f"found a rule, and {stage.label} reads trainings under several seeds"
+            name = distinguish(stages)[stage.key]
+            fault = f"found a rule, and {name} reads trainings under several seeds"
             yield Problem(("seeds",), fault, "a list, since such a stage waits for all of them")
             return
 

@@ -77,11 +77,6 @@ class ClaimGroup(Options):
         tuple[str, ...], MinLen(1), Doc("Claims, written as those that stand outside of a group.")
     ]
 
-    def stated(self, path: FieldPath) -> tuple[StatedClaim, ...]:
-        """Return the claims, whose list is at `path`, each with what it stands for."""
-        basis = Sentence(self.quote or "", self.place or "", self.note or "")
-        return tuple(StatedClaim(text, (*path, j), basis) for j, text in enumerate(self.claims))
-
     def problems(self) -> Iterator[Problem]:
         """A group that says nothing about its claims."""
         if self.quote is None and self.note is None:
@@ -152,10 +147,12 @@ class ReportSection(Options):
     @property
     def stated(self) -> tuple[StatedClaim, ...]:
         """Every claim with what it stands for, in and outside of groups."""
-        return tuple(
-            stated
-            for i, one in enumerate(self.claims)
-            for stated in (
-                (StatedClaim(one, (i,)),) if isinstance(one, str) else one.stated((i, "claims"))
-            )
-        )
+        stated: list[StatedClaim] = []
+        for i, one in enumerate(self.claims):
+            if isinstance(one, str):
+                stated.append(StatedClaim(one, (i,)))
+            else:
+                basis = Sentence(one.quote or "", one.place or "", one.note or "")
+                places = enumerate(one.claims)
+                stated += [StatedClaim(text, (i, "claims", j), basis) for j, text in places]
+        return tuple(stated)

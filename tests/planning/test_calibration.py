@@ -16,20 +16,19 @@ from fope_lab.processor import processor
 from fope_lab.store import Store
 
 
-def work(batches: int = 100, tokens: int = 100_000, flops: float = 1e12, **other: Any) -> Workload:
+def work(tokens: int = 100_000, flops: float = 1e12, **other: Any) -> Workload:
     fields: dict[str, Any] = {
         "kind": "pretrain",
         "family": "training",
         "question": "q",
-        "embedding": "rotary",
         "precision": "float32",
         "share": 0.0,
     }
-    return Workload(**(fields | {"batches": batches, "tokens": tokens, "flops": flops} | other))
+    return Workload(**(fields | {"tokens": tokens, "flops": flops} | other))
 
 
 def reading(kind: str, flops: float = 1e11, **other: Any) -> Workload:
-    sizes = {"batches": 10, "tokens": 50_000, "flops": flops}
+    sizes = {"tokens": 50_000, "flops": flops}
     return work(**(sizes | {"kind": kind, "family": "evaluation"} | other))
 
 
@@ -75,7 +74,7 @@ def test_each_way_to_fall_back_says_so() -> None:
 
 def test_unknown_work_is_as_long_as_that_of_the_same_question() -> None:
     def asked(flops: float, question: str = "q") -> Workload:
-        return reading("downstream", flops, question=question, batches=None, tokens=None)
+        return reading("downstream", flops, question=question, tokens=None)
 
     taken = [Timing(asked(1e6), 10.0), Timing(asked(1e6), 12.0), Timing(asked(1e6), 11.0)]
     calibration = Calibration({CPU: taken})

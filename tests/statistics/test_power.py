@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.report.claims.judge import WouldDecide
-from fope_lab.statistics.decision import Bound
-from fope_lab.statistics.power import seeds_needed, t_power
+from fope_lab.statistics.decision import Bound, seeds_needed, t_power
 
 
 def bound(effect: float, side: str = "greater") -> Bound:

@@ -15,6 +15,7 @@ from fope_lab.sweep.claims.grammar import parse_claim, parse_quantity
 from fope_lab.sweep.claims.statement import (
     VERBS,
     Claim,
+    ClaimError,
     Constant,
     Itself,
     Margin,
@@ -23,7 +24,6 @@ from fope_lab.sweep.claims.statement import (
     Quantity,
     Statement,
 )
-from fope_lab.sweep.claims.text import ClaimError
 
 
 @given(st.text(f'{string.printable}"', max_size=30))

@@ -8,7 +8,7 @@ about numbers that no model makes, such as those of a closed form, is decided ex
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -29,6 +29,8 @@ from fope_lab.report.claims.samples import (
 )
 from fope_lab.report.compare.comparability import differences
 from fope_lab.statistics.decision import (
+    FEWEST_KNOWN,
+    MOST,
     Bound,
     Decision,
     Outcome,
@@ -36,8 +38,8 @@ from fope_lab.statistics.decision import (
     decide,
     holm,
     is_true,
+    seeds_needed,
 )
-from fope_lab.statistics.power import FEWEST_KNOWN, MOST, seeds_needed
 from fope_lab.statistics.t_test import ALPHA, STUDENT_T, SeedTest
 from fope_lab.sweep.claims.compare import Combination, Comparison, compare
 from fope_lab.sweep.claims.grammar import parse_claim
@@ -150,19 +152,15 @@ class Judgement:
         """What is tested, with the values."""
         return read_contrasts(self.combination, self.results)
 
+    @functools.cached_property
+    def bounds(self) -> list[Bound]:
+        """What the contrasts state, in numbers."""
+        return [one.bound for one in self.contrasts]
+
     @property
     def two_sided(self) -> bool:
         """Whether the claim is tested against both sides."""
         return self.comparison.claim.statement.two_sided
-
-    @property
-    def _bounds(self) -> list[Bound]:
-        return [one.bound for one in self.contrasts]
-
-    @property
-    def _fewest(self) -> int:
-        """The number of seeds of the contrast with the fewest."""
-        return min(len(one.seeds) for one in self.contrasts)
 
     @functools.cached_property
     def obstacle(self) -> str:
@@ -179,7 +177,7 @@ class Judgement:
         """The p-values of the two verdicts; None if nothing is tested."""
         if self.obstacle or self.untrained or self.combination.is_exact:
             return None
-        return decide(self._bounds, self.test, two_sided=self.two_sided)
+        return decide(self.bounds, self.test, two_sided=self.two_sided)
 
     @property
     def p(self) -> float | None:
@@ -191,8 +189,8 @@ class Judgement:
         if self.untrained:
             return "not trained"
         if self.combination.is_exact and not self.obstacle:
-            closed = not self.two_sided
-            return "holds" if all(is_true(one, closed=closed) for one in self._bounds) else "fails"
+            are_true = all(is_true(one, closed=not self.two_sided) for one in self.bounds)
+            return "holds" if are_true else "fails"
         return "undecided" if self.outcome is None or p is None else self.outcome.verdict(p)
 
     def verdict(
@@ -202,19 +200,21 @@ class Judgement:
         that this claim alone is tested at."""
         word = self.word(self.p if adjusted is None else adjusted)
         exact, two_sided = self.combination.is_exact, self.two_sided
-        tested = describe_test(self.contrasts, self.test, self._fewest, two_sided=two_sided)
+        n = min(len(one.differences) for one in self.bounds)
         return Verdict(
             text=self.stated.text,
             basis=self.stated.basis,
             axes=self.combination.axes,
             verdict=word,
             p=self.p,
-            n=0 if exact else self._fewest,
-            test=EXACT if exact else tested,
+            n=0 if exact else n,
+            test=EXACT
+            if exact
+            else describe_test(self.contrasts, self.test, n, two_sided=two_sided),
             reason="; ".join(filter(None, [self._why(), gaps(self.contrasts, self.results)])),
             unequal=self._unequal(),
             adjusted_p=adjusted,
-            would_decide=self._would_decide(alpha, seconds) if word == "undecided" else None,
+            would_decide=self._would_decide(n, alpha, seconds) if word == "undecided" else None,
             by_chance=0.0
             if self.outcome is None
             else chance_rate(len(self.contrasts), two_sided=two_sided),
@@ -237,48 +237,42 @@ class Judgement:
         stages = {one.name: one.number.stages for one in distinct_samples(self.contrasts)}
         for first, second in pairs:
             of = f"{first} and {second}: " if len(pairs) > 1 else ""
-            for seed in stages[first].keys() & stages[second].keys():
-                keys = stages[first][seed].key, stages[second][seed].key
-                if words := differences(self.results, *keys):
-                    found |= dict.fromkeys(f"{of}{word}" for word in words)
-                    break
+            common = stages[first].keys() & stages[second].keys()
+            keys = ((stages[first][seed].key, stages[second][seed].key) for seed in common)
+            words = next(filter(None, (differences(self.results, *both) for both in keys)), ())
+            found |= dict.fromkeys(f"{of}{word}" for word in words)
         return tuple(found)
 
-    def _would_decide(self, alpha: float, seconds: StageSeconds | None) -> WouldDecide | None:
+    def _would_decide(
+        self, n: int, alpha: float, seconds: StageSeconds | None
+    ) -> WouldDecide | None:
         """How many seeds would decide the claim at a level, and what those to come take.
 
         None if nothing was tested, or if there are too few seeds to say.
         """
-        n = self._fewest
         if self.outcome is None or n < FEWEST_KNOWN:
             return None
-        needed = seeds_needed(self._bounds, two_sided=self.two_sided, alpha=alpha)
+        needed = seeds_needed(self.bounds, two_sided=self.two_sided, alpha=alpha)
         if needed is None:
             return WouldDecide(None, None, None)
         more = max(needed - n, 1)
-        one = None if seconds is None else seconds(list(self._stages_of_a_seed()))
+        one = None if seconds is None else seconds(self._stages_of_a_seed())
         cost = None if one is None else one * more
         return WouldDecide(n + more, more, cost, at_least=self.test is not STUDENT_T)
 
-    def _stages_of_a_seed(self) -> Iterator[Stage]:
+    def _stages_of_a_seed(self) -> list[Stage]:
         """The stages that one more seed needs, as those of the first seed: what is compared and
         whatever it is made from, but for what all seeds share."""
         seed = self.contrasts[0].seeds[0]
-        wanted = [
-            one.number.stages[seed].key
-            for one in distinct_samples(self.contrasts)
-            if seed in one.number.stages
-        ]
-        seen: set[str] = set()
+        numbers = (sample.number.stages for sample in distinct_samples(self.contrasts))
+        wanted = [stages[seed].key for stages in numbers if seed in stages]
+        found: dict[str, Stage] = {}
         while wanted:
             key = wanted.pop()
-            if key in seen or key not in self.results:
-                continue
-            seen.add(key)
-            stage = self.results[key].stage
-            if stage.seed == seed:
-                yield stage
-            wanted.extend(stage.parents.values())
+            if key not in found and key in self.results:
+                found[key] = self.results[key].stage
+                wanted.extend(found[key].parents.values())
+        return [stage for stage in found.values() if stage.seed == seed]
 
 
 def read_judgements(

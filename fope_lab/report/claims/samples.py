@@ -46,9 +46,9 @@ class MeasuredContrast:
     @property
     def bound(self) -> Bound:
         """What the contrast states, with its sum under each seed."""
-        pairs = list(zip(self.contrast.weights.values(), self.samples, strict=True))
-        sums = [_sum([weight * sample.values[s] for weight, sample in pairs]) for s in self.seeds]
-        return Bound(sums, self.contrast.null, self.contrast.side)
+        pairs = [*zip(self.contrast.weights.values(), self.samples, strict=True)]
+        parts = [[weight * sample.values[s] for weight, sample in pairs] for s in self.seeds]
+        return Bound([*map(_sum, parts)], self.contrast.null, self.contrast.side)
 
     @property
     def is_difference(self) -> bool:
@@ -65,16 +65,16 @@ def _sum(parts: Sequence[float]) -> float:
 
 def read_contrasts(combination: Combination, results: Results) -> tuple[MeasuredContrast, ...]:
     """Return the contrasts of a combination with what was measured."""
-    samples = [_read(number, results) for number in combination.numbers]
+    samples = []
+    for number in combination.numbers:
+        keys = ((seed, stage.key) for seed, stage in number.stages.items())
+        found = {seed: results[key].value_at(number.point) for seed, key in keys}
+        values = {seed: value for seed, value in found.items() if value is not None}
+        samples.append(Sample(number, values))
     return tuple(
         MeasuredContrast(one, tuple(samples[i] for i in one.weights))
         for one in combination.contrasts
     )
-
-
-def _read(number: Number, results: Results) -> Sample:
-    found = {s: results[stage.key].value_at(number.point) for s, stage in number.stages.items()}
-    return Sample(number, {s: value for s, value in found.items() if value is not None})
 
 
 def distinct_samples(contrasts: Sequence[MeasuredContrast]) -> list[Sample]:

@@ -6,15 +6,13 @@ combinations: the claim compares the models as the sweep pairs them.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.config.problems import did_you_mean, name_list, shown
 from fope_lab.stages.labels import axis_label, is_embedding, label_parts
-from fope_lab.sweep.claims.statement import Pin
-from fope_lab.sweep.claims.text import ClaimError
+from fope_lab.sweep.claims.statement import ClaimError, Pin
 from fope_lab.sweep.graph import Stage
 
 Stages = Sequence[Stage]
@@ -28,12 +26,12 @@ class StageGroup:
     """
 
     axes: Mapping[str, Any]
-    members: tuple[tuple[Stage, ...], ...]
+    members: tuple[list[Stage], ...]
 
 
 def group_stages(
     terms: Sequence[Pin], where: Sequence[Pin], measuring: Stages, along: str | None = None
-) -> tuple[tuple[str, ...], tuple[StageGroup, ...]]:
+) -> tuple[Sequence[str], Sequence[StageGroup]]:
     """Group the stages that measure something by the axes that a claim leaves open.
 
     Returns the terms as a reader should see them, a number with its axis as `batch_tokens=128`, and
@@ -43,70 +41,59 @@ def group_stages(
     """
     stages = pinned(where, measuring)
     used = [] if along is None else [along]
-    if not terms:
-        return (), tuple(_groups(None, [], stages, _open_axes(used, stages)))
-    try:
-        axis, chosen = _compared(terms, stages, along)
-    except ClaimError:
-        for pin in where:
-            if _values_of(terms, _paths_named(pin.axis or "", measuring), measuring):
-                message = f"`where` sets {pin.axis}, which is the axis that the claim compares"
-                raise ClaimError(message) from None
-        raise
-    open_axes = _open_axes([axis, *used], stages)
-    groups = tuple(g for g in _groups(axis, chosen, stages, open_axes) if all(g.members))
-    if not groups:
-        words = " and ".join(map(str, terms))
-        raise ClaimError(f"the grid has no {words} with the same {name_list(open_axes)}")
-    values = _values(axis, stages)
-    names = tuple(
-        term.value
-        if isinstance(values[value], str | Mapping)
-        else str(Pin(term.value, axis.rpartition(".")[2]))
-        for term, value in zip(terms, chosen, strict=True)
-    )
-    return names, groups
-
-
-def _groups(
-    axis: str | None, chosen: Sequence[str], stages: Stages, open_axes: Sequence[str]
-) -> list[StageGroup]:
-    """The stages of each chosen value of an axis, or all of them, by the axes that are open."""
-    members: dict[tuple[str, ...], list[list[Stage]]] = {}
-    axes: dict[tuple[str, ...], dict[str, Any]] = {}
+    axis, chosen = "", [""]
+    if terms:
+        try:
+            axis, chosen = _compared(terms, stages, along)
+        except ClaimError:
+            for pin in where:
+                if _values_of(terms, _paths_named(pin.axis or "", measuring), measuring):
+                    message = f"`where` sets {pin.axis}, which is the axis that the claim compares"
+                    raise ClaimError(message) from None
+            raise
+        used.append(axis)
+    open_axes = _open_axes(used, stages)
+    groups: dict[tuple[str, ...], StageGroup] = {}
     for stage in stages:
         point = tuple(axis_label(stage.axes, path) for path in open_axes)
-        found = members.setdefault(point, [[] for _ in chosen or "."])
-        axes.setdefault(point, {p: stage.axes[p] for p in open_axes if p in stage.axes})
-        for member, value in itertools.zip_longest(found, chosen):
-            if axis is None or axis_label(stage.axes, axis) == value:
+        open_values = {path: stage.axes[path] for path in open_axes if path in stage.axes}
+        group = groups.setdefault(point, StageGroup(open_values, tuple([] for _ in chosen)))
+        for member, value in zip(group.members, chosen, strict=True):
+            if not terms or axis_label(stage.axes, axis) == value:
                 member.append(stage)
-    return [StageGroup(axes[point], tuple(map(tuple, found))) for point, found in members.items()]
+    complete = [group for group in groups.values() if all(group.members)]
+    if not complete:
+        words = " and ".join(map(str, terms))
+        raise ClaimError(f"the grid has no {words} with the same {name_list(open_axes)}")
+    values, field = _values(axis, stages), axis.rpartition(".")[2]
+    names = [
+        term.value if isinstance(values[value], str | Mapping) else str(Pin(term.value, field))
+        for term, value in zip(terms, chosen, strict=bool(terms))
+    ]
+    return names, complete
 
 
 def pinned(where: Sequence[Pin], stages: Stages) -> Stages:
     """Return the stages that have the pinned value on every pinned axis. Raises ClaimError."""
     for i, pin in enumerate(where):
-        if pin.axis in [other.axis for other in where[:i]]:
-            raise ClaimError(f"`where` sets {pin.axis} twice")
-        stages = _pinned(pin.axis or "", pin.value, stages)
+        axis = pin.axis or ""
+        if axis in [other.axis for other in where[:i]]:
+            raise ClaimError(f"`where` sets {axis} twice")
+        paths = _axes_named(axis, stages)
+        named = {path: _values_named(pin.value, _values(path, stages)) for path in paths}
+        found = {
+            path: [stage for stage in stages if axis_label(stage.axes, path) == values[0]]
+            for path, values in named.items()
+            if len(values) == 1
+        }
+        if not found:
+            known = list(dict.fromkeys(label for path in paths for label in _values(path, stages)))
+            raise _several(pin.value, named.values()) or ClaimError(
+                f"{axis} has no value {shown(pin.value)}{_near(pin.value, known)}"
+                f" (has: {name_list(known)})"
+            )
+        stages = found[_only(axis, found)]
     return stages
-
-
-def _pinned(axis: str, value: str, stages: Stages) -> Stages:
-    paths = _axes_named(axis, stages)
-    named = {path: _values_named(value, _values(path, stages)) for path in paths}
-    found = {
-        path: [stage for stage in stages if axis_label(stage.axes, path) == values[0]]
-        for path, values in named.items()
-        if len(values) == 1
-    }
-    if found:
-        return found[_only(axis, found)]
-    known = list(dict.fromkeys(label for path in paths for label in _values(path, stages)))
-    raise _several(value, named.values()) or ClaimError(
-        f"{axis} has no value {shown(value)}{_near(value, known)} (has: {name_list(known)})"
-    )
 
 
 def numeric_axis(name: str, where: Sequence[Pin], measuring: Stages) -> str:
@@ -158,19 +145,21 @@ def _compared(terms: Sequence[Pin], stages: Stages, along: str | None) -> tuple[
 
 def _values_of(terms: Sequence[Pin], paths: Sequence[str], stages: Stages) -> dict[str, list[str]]:
     """Return the labels of all terms, by axis, for the axes that have exactly one for each."""
-    found = {}
-    for path in paths:
-        values = _values(path, stages)
-        named = [_values_named(term.value, values) for term in terms]
-        if all(len(labels) == 1 for labels in named):
-            found[path] = [labels[0] for labels in named]
-    return found
+    named = {
+        path: [_values_named(term.value, values) for term in terms]
+        for path in paths
+        for values in [_values(path, stages)]
+    }
+    return {
+        path: [label for (label,) in labels]
+        for path, labels in named.items()
+        if all(len(one) == 1 for one in labels)
+    }
 
 
 def _several(text: str, named: Iterable[list[str]]) -> ClaimError | None:
-    """Return the error for a text that names several values of an axis, or None."""
-    values = next((values for values in named if len(values) > 1), None)
-    return None if values is None else ClaimError(f"{text} is ambiguous: {name_list(values)}")
+    several = (values for values in named if len(values) > 1)
+    return next((ClaimError(f"{text} is ambiguous: {name_list(v)}") for v in several), None)
 
 
 def _no_axis(terms: Sequence[Pin], paths: Sequence[str], stages: Stages) -> ClaimError:
@@ -178,8 +167,9 @@ def _no_axis(terms: Sequence[Pin], paths: Sequence[str], stages: Stages) -> Clai
     if not paths:
         return ClaimError("compares values of an axis, but the sweep has no axis for these stages")
     having = {}
+    values_of = {path: _values(path, stages) for path in paths}
     for term in terms:
-        named = {path: _values_named(term.value, _values(path, stages)) for path in paths}
+        named = {path: _values_named(term.value, values) for path, values in values_of.items()}
         having[term] = [path for path, values in named.items() if len(values) == 1]
         if not having[term] and (error := _several(term.value, named.values())):
             return error
@@ -190,7 +180,7 @@ def _no_axis(terms: Sequence[Pin], paths: Sequence[str], stages: Stages) -> Clai
     best = max(paths, key=lambda path: sum(path in found for found in having.values()))
     if not any(having.values()):
         best = next(filter(is_embedding, paths), paths[0])
-    known = list(_values(best, stages))
+    known = list(values_of[best])
     names = " and ".join(map(str, unknown))
     verb = "is not a value" if len(unknown) == 1 else "are not values"
     near = _near(unknown[0].value, known)
@@ -217,13 +207,10 @@ def _open_axes(used: Sequence[str], stages: Stages) -> list[str]:
     same values in every stage, only the first counts.
     """
     found: dict[tuple[str, ...], str] = {}
+    points = [tuple(axis_label(stage.axes, axis) for axis in used) for stage in stages]
     for path in _paths(stages):
         values = tuple(axis_label(stage.axes, path) for stage in stages)
-        with_value: dict[tuple[str, ...], set[str]] = {}
-        for stage, value in zip(stages, values, strict=True):
-            at = tuple(axis_label(stage.axes, axis) for axis in used)
-            with_value.setdefault(at, set()).add(value)
-        if path not in used and any(len(labels) > 1 for labels in with_value.values()):
+        if len({*zip(points, values, strict=True)}) > len({*points}):
             found.setdefault(values, path)
     return list(found.values())
 

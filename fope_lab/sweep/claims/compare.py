@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -23,6 +23,7 @@ from fope_lab.sweep.claims.statement import (
     ALONG,
     VERBS,
     Claim,
+    ClaimError,
     Constant,
     Margin,
     OtherNumber,
@@ -30,7 +31,6 @@ from fope_lab.sweep.claims.statement import (
     PointRange,
     Statement,
 )
-from fope_lab.sweep.claims.text import ClaimError
 from fope_lab.sweep.graph import Stage
 
 Seeds = Mapping[int | None, Stage]
@@ -102,14 +102,44 @@ class Comparison:
 def compare(claim: Claim, catalogue: Catalogue) -> Comparison:
     """Return what a claim compares. Raises ClaimError if the sweep can't answer the claim."""
     measured, statement = catalogue.find(claim.quantity), claim.statement
-    combinations: Iterable[Combination]
     if statement.verb not in ALONG:
-        combinations = _at_a_point(claim, measured)
-    elif statement.along is not None:
-        combinations = _along_grid(claim, statement.along, measured)
+        read = _at_a_point
     else:
-        combinations = _along_curve(claim, measured)
-    return Comparison(claim, measured, tuple(combinations))
+        read = _along_curve if statement.along is None else _along_grid
+    return Comparison(claim, measured, tuple(read(claim, measured)))
+
+
+def _groups(
+    claim: Claim, stages: Sequence[Stage], along: str | None = None
+) -> tuple[Sequence[str], Sequence[StageGroup]]:
+    pins = [operand for operand in claim.statement.operands if isinstance(operand, Pin)]
+    return group_stages(pins, claim.where, stages, along)
+
+
+def _check_fractions(statement: Statement, metric: Metric) -> None:
+    """Raise ClaimError for margins and constants that make no sense between 0 and 1."""
+    if not metric.is_fraction:
+        return
+    margin = statement.margin
+    if margin is not None and not margin.unit and margin.amount >= 1:
+        raise ClaimError(
+            f"{statement}: {margin.amount:g} is no margin of {metric.short_name}, which is"
+            " between 0 and 1; 5 points are 0.05"
+        )
+    for operand in statement.operands:
+        if isinstance(operand, Constant) and not 0 <= operand.value <= 1:
+            raise ClaimError(
+                f"compares {metric.short_name} with {operand}, but it is between 0 and 1;"
+                f" a value of an axis is written axis={operand}"
+            )
+
+
+def _by_seed(stages: Sequence[Stage]) -> Seeds:
+    """The first of the stages under each seed."""
+    found: dict[int | None, Stage] = {}
+    for stage in stages:
+        found.setdefault(stage.seed, stage)
+    return found
 
 
 # Operands at one point
@@ -136,7 +166,7 @@ def contrasts_between(statement: Statement, terms: Sequence[Term]) -> tuple[Cont
 def _contrast(first: Term, second: Term, margin: Margin | None, side: Side) -> Contrast:
     """The first is on one side of the second, moved by a margin."""
     factor, shift = (1.0, 0.0) if margin is None else margin.limit(side)
-    is_share = margin is not None and margin.is_share
+    is_share = margin is not None and margin.unit != ""
     weights: dict[int, float] = {}
     null, words = shift, []
     if first.index is None:
@@ -161,10 +191,9 @@ def _at_a_point(claim: Claim, measured: Measured) -> Iterator[Combination]:
         )
     stages = measured.at(at)
     _check_fractions(statement, measured.metric)
-    pins = [operand for operand in statement.operands if isinstance(operand, Pin)]
-    names, groups = group_stages(pins, claim.where, stages)
+    names, groups = _groups(claim, stages)
     for group in groups:
-        named = iter(zip(names, group.members, strict=True)) if pins else iter(())
+        named = iter(zip(names, group.members, strict=False))  # without names, of one member
         numbers: list[Number] = []
         terms = []
         for operand in statement.operands:
@@ -183,31 +212,6 @@ def _at_a_point(claim: Claim, measured: Measured) -> Iterator[Combination]:
             terms.append(Term(name, len(numbers)))
             numbers.append(Number(name, name, _by_seed(members), (metric.name, at)))
         yield Combination(group.axes, tuple(numbers), contrasts_between(statement, terms))
-
-
-def _check_fractions(statement: Statement, metric: Metric) -> None:
-    """Raise ClaimError for margins and constants that make no sense between 0 and 1."""
-    if not metric.is_fraction:
-        return
-    if statement.amount >= 1:
-        raise ClaimError(
-            f"{statement}: {statement.amount:g} is no margin of {metric.short_name}, which is"
-            " between 0 and 1; 5 points are 0.05"
-        )
-    for operand in statement.operands:
-        if isinstance(operand, Constant) and not 0 <= operand.value <= 1:
-            raise ClaimError(
-                f"compares {metric.short_name} with {operand}, but it is between 0 and 1;"
-                f" a value of an axis is written axis={operand}"
-            )
-
-
-def _by_seed(stages: Sequence[Stage]) -> Seeds:
-    """The first of the stages under each seed."""
-    found: dict[int | None, Stage] = {}
-    for stage in stages:
-        found.setdefault(stage.seed, stage)
-    return found
 
 
 # One model along an axis
@@ -260,7 +264,8 @@ def _along_curve(claim: Claim, measured: Measured) -> Iterator[Combination]:
         raise ClaimError(
             f"no model has {metric.short_name} at all points in {points} (at: {measured.few_xs})"
         )
-    model, groups = _models(claim, measured, stages)
+    models, groups = _groups(claim, stages)
+    model = next(iter(models), metric.short_name)
     names = [f"{model}@{x}" for x in xs]
     for group in groups:
         seeds = _by_seed(group.members[0])
@@ -271,16 +276,18 @@ def _along_curve(claim: Claim, measured: Measured) -> Iterator[Combination]:
         yield Combination(group.axes, numbers, contrasts)
 
 
-def _along_grid(claim: Claim, along: str, measured: Measured) -> Sequence[Combination]:
+def _along_grid(claim: Claim, measured: Measured) -> Iterator[Combination]:
     statement, at, metric = claim.statement, claim.at, measured.metric
+    along = statement.along or ""
     _check_fractions(statement, metric)
     if isinstance(at, PointRange):
         raise ClaimError(f"runs along both @{at} and {along}; needs one of them")
     stages = measured.at(at)
     path = numeric_axis(along, claim.where, stages)
     axis = path.rpartition(".")[2]
-    model, groups = _models(claim, measured, stages, along=path)
-    combinations = []
+    models, groups = _groups(claim, stages, path)
+    model = next(iter(models), metric.short_name)
+    found = False
     for group in groups:
         by_value: dict[float, list[Stage]] = {}
         for stage in group.members[0]:
@@ -295,17 +302,8 @@ def _along_grid(claim: Claim, along: str, measured: Measured) -> Sequence[Combin
             for name, x in zip(names, xs, strict=True)
         )
         contrasts = contrasts_along(statement, model, axis, xs, names)
-        combinations.append(Combination(group.axes, numbers, contrasts))
-    if not combinations:
+        found = True
+        yield Combination(group.axes, numbers, contrasts)
+    if not found:
         of = f" of {statement.operands[0]}" * isinstance(statement.operands[0], Pin)
         raise ClaimError(f"no model{of} has two values of {along} with all else equal")
-    return combinations
-
-
-def _models(
-    claim: Claim, measured: Measured, stages: Sequence[Stage], along: str | None = None
-) -> tuple[str, Sequence[StageGroup]]:
-    """The name of what runs along an axis, and its stages for each combination."""
-    pins = [operand for operand in claim.statement.operands if isinstance(operand, Pin)]
-    names, groups = group_stages(pins, claim.where, stages, along)
-    return (names[0] if names else measured.metric.short_name), groups

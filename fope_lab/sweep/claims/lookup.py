@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from fope_lab.config.problems import did_you_mean, name_list, shown
 from fope_lab.stages.labels import corpus_label
 from fope_lab.stages.metric import Metric, number_metric
-from fope_lab.sweep.claims.statement import Quantity
-from fope_lab.sweep.claims.text import ClaimError
+from fope_lab.sweep.claims.statement import ClaimError, Quantity
 from fope_lab.sweep.graph import Stage
 
 Measuring = list[tuple[Stage, Metric]]
@@ -79,37 +78,45 @@ class Catalogue:
     """What the stages of a sweep measure; `by_section` are the stages of each name in the file."""
 
     def __init__(self, by_section: Mapping[str, Sequence[Stage]]) -> None:
-        self._by_section = {
+        self._by_section: Mapping[str, Sequence[tuple[Stage, Sequence[Metric]]]] = {
             name: [(stage, _declared(stage)) for stage in stages]
             for name, stages in by_section.items()
         }
         self._found: dict[Quantity, Measured] = {}
 
-    def find(self, quantity: Quantity) -> Measured:
-        """Return the stages that a quantity names. Raises ClaimError for none, or several."""
+    def find(self, quantity: Quantity, *, in_table: bool = False) -> Measured:
+        """Return the stages that a quantity names; `in_table` asks for what tables show.
+
+        Raises ClaimError for none, for several, and for a number that no table shows.
+        """
         if quantity not in self._found:
             self._found[quantity] = self._find(quantity)
-        return self._found[quantity]
-
-    def find_metric(self, quantity: Quantity) -> Measured:
-        """Return the stages that a quantity names, if tables and figures can show it.
-
-        Raises ClaimError if not.
-        """
-        measured = self.find(quantity)
-        if measured.metric.is_number:
+        if in_table and self._found[quantity].metric.is_number:
             raise ClaimError(f"{quantity} is a number of an analysis, which no table or figure has")
-        return measured
+        return self._found[quantity]
 
     def _find(self, quantity: Quantity) -> Measured:
         if quantity.stage is not None and quantity.stage not in self._by_section:
             near = did_you_mean(quantity.stage, list(self._by_section))
             allowed = name_list(self._by_section)
             raise ClaimError(f"no stage {quantity.stage!r}{near} (allowed: {allowed})")
-        names = list(self._by_section) if quantity.stage is None else [quantity.stage]
-        having = {name: found for name in names if (found := self._measuring(name, quantity))}
+        names = [*self._by_section] if quantity.stage is None else [quantity.stage]
+        having: dict[str, Measuring] = {}
+        known: dict[str, None] = {}
+        for name in names:
+            for stage, metrics in self._by_section[name]:
+                for metric in metrics:
+                    known[metric.short_name] = None
+                    if quantity.metric in (metric.short_name, metric.name):
+                        having.setdefault(name, []).append((stage, metric))
         if not having:
-            raise self._unknown(names, quantity)
+            near = did_you_mean(quantity.metric, list(known))
+            who = (
+                "no stage measures"
+                if quantity.stage is None
+                else f"stage {names[0]} does not measure"
+            )
+            raise ClaimError(f"{who} {quantity.metric!r}{near} (allowed: {name_list(known)})")
         if quantity.corpus is not None:
             having = _of_corpus(having, quantity)
         if len(having) > 1:
@@ -117,35 +124,12 @@ class Catalogue:
             raise ClaimError(
                 f"{' and '.join(having)} measure {quantity.metric}; name one, as in {said}"
             )
-        name, measuring = next(iter(having.items()))
-        stage, first = measuring[0]
-        declared = {metric.name: metric for metric in _declared(stage)}
-        mastery = None if first.mastery is None else declared[first.mastery]
-        common = {metric.short_name: metric for metric in declared.values()}
-        for one, _ in measuring[1:]:
-            theirs = {metric.short_name for metric in _declared(one)}
-            common = {name: metric for name, metric in common.items() if name in theirs}
-        return Measured(name, first, mastery, tuple(measuring), common)
-
-    def _measuring(self, name: str, quantity: Quantity) -> Measuring:
-        return [
-            (stage, metric)
-            for stage, metrics in self._by_section[name]
-            for metric in metrics
-            if quantity.metric in (metric.short_name, metric.name)
-        ]
-
-    def _unknown(self, names: Sequence[str], quantity: Quantity) -> ClaimError:
-        known = dict.fromkeys(
-            metric.short_name
-            for name in names
-            for _, metrics in self._by_section[name]
-            for metric in metrics
-        )
-        near = did_you_mean(quantity.metric, list(known))
-        who = "no stage" if quantity.stage is None else f"stage {quantity.stage} does not"
-        verb = "measures" if quantity.stage is None else "measure"
-        return ClaimError(f"{who} {verb} {quantity.metric!r}{near} (allowed: {name_list(known)})")
+        [(name, measuring)] = having.items()
+        first, declared = measuring[0][1], [_declared(stage) for stage, _ in measuring]
+        mastery = next((one for one in declared[0] if one.name == first.mastery), None)
+        common = set.intersection(*({metric.short_name for metric in one} for one in declared))
+        by_name = {one.short_name: one for one in declared[0] if one.short_name in common}
+        return Measured(name, first, mastery, tuple(measuring), by_name)
 
 
 def _declared(stage: Stage) -> list[Metric]:
@@ -159,12 +143,10 @@ def _of_corpus(having: Mapping[str, Measuring], quantity: Quantity) -> dict[str,
     found: dict[str, Measuring] = {}
     for name, measuring in having.items():
         for stage, metric in measuring:
-            if metric.corpus is None:
-                continue
-            label = corpus_label(metric.corpus)
-            labels[label] = None
-            if label == quantity.corpus:
-                found.setdefault(name, []).append((stage, metric))
+            if metric.corpus is not None:
+                labels[label := corpus_label(metric.corpus)] = None
+                if label == quantity.corpus:
+                    found.setdefault(name, []).append((stage, metric))
     if not labels:
         raise ClaimError(
             f"{quantity.metric} is not measured on a corpus; leave out ({quantity.corpus})"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from fope_lab.config.problems import UserError
 from fope_lab.statistics.t_test import Side
-from fope_lab.sweep.claims.text import ClaimError
 
 VERBS: Mapping[str, tuple[Side, ...]] = {
     "<=": ("less",),
@@ -30,6 +30,10 @@ ALONG = frozenset({"grows", "falls", "grows at most", "falls at most", "stays wi
 """Verbs of one model along an axis; the others compare operands at one point."""
 
 
+class ClaimError(UserError):
+    """A text is not a claim, or its sweep can't answer the claim."""
+
+
 @dataclass(frozen=True)
 class Quantity:
     """`[stage.]metric[(corpus)]`: the numbers that a claim, a table or a figure is about."""
@@ -39,9 +43,8 @@ class Quantity:
     corpus: str | None = None
 
     def __str__(self) -> str:
-        stage = f"{self.stage}." if self.stage else ""
         corpus = "" if self.corpus is None else f"({self.corpus})"
-        return f"{stage}{self.metric}{corpus}"
+        return f"{self.stage}.{self.metric}{corpus}" if self.stage else f"{self.metric}{corpus}"
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,7 @@ class Pin:
     axis: str | None = None
 
     def __str__(self) -> str:
-        axis = "" if self.axis is None else f"{self.axis}="
-        return f"{axis}{self.value}"
+        return self.value if self.axis is None else f"{self.axis}={self.value}"
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,6 @@ class Margin:
     amount: float
     unit: Literal["*", "%", ""] = ""
 
-    @property
-    def is_share(self) -> bool:
-        """Whether the margin is a share of a number, which must then be positive."""
-        return self.unit != ""
-
     def limit(self, side: Side) -> tuple[float, float]:
         """Return the factor and the shift of a number that give the limit on this side of it."""
         signed = self.amount if side == "less" else -self.amount
@@ -137,42 +134,32 @@ class Statement:
     along: str | None = None
 
     def __post_init__(self) -> None:
-        first, *others = self.operands
-        if not others and isinstance(first, Constant | OtherNumber):
-            raise ClaimError(f"{first} is a constant, which does not change")
         for i, operand in enumerate(self.operands):
             if operand in self.operands[:i]:
                 raise ClaimError(f"names {operand} twice")
-        if all(isinstance(operand, Constant) for operand in self.operands):
-            raise ClaimError("compares constants")
-        if self.verb in ("<=", ">="):
-            self._check_bound()
-        limit = self.operands[-1]
-        share = self.margin is not None and self.margin.is_share
-        if share and isinstance(limit, Constant) and limit.value <= 0:
-            raise ClaimError(f"{self}: a share of {limit} is no margin; write an amount")
-
-    def _check_bound(self) -> None:
         between_models = all(isinstance(operand, Pin) for operand in self.operands)
-        if between_models and self.margin is None:
+        if self.verb in ("<=", ">=") and between_models and self.margin is None:
             margin = "* 1.01" if self.verb == "<=" else "* 0.99"
             raise ClaimError(
                 f"{self} needs a margin, such as {self} {margin}:"
                 " no number of seeds shows that equal models do not differ"
             )
-        if not between_models and self.margin is not None:
+        if self.verb in ("<=", ">=") and not between_models and self.margin is not None:
             raise ClaimError(f"{self}: a margin is for two models; here, write the limit itself")
+        limit = self.operands[-1]
+        if self.has_share and isinstance(limit, Constant) and limit.value <= 0:
+            raise ClaimError(f"{self}: a share of {limit} is no margin; write an amount")
+
+    @property
+    def has_share(self) -> bool:
+        """Whether the margin is a share of the last operand."""
+        return self.margin is not None and self.margin.unit != ""
 
     @property
     def two_sided(self) -> bool:
         """Whether neither verdict is right where a difference is exactly its limit, as for a > b
         between equal models. Each side then has half of the error rate."""
         return self.verb in TWO_SIDED
-
-    @property
-    def amount(self) -> float:
-        """The margin in the unit of the metric; 0 for none, or for a share."""
-        return 0.0 if self.margin is None or self.margin.is_share else self.margin.amount
 
     @property
     def words(self) -> str:
@@ -182,18 +169,19 @@ class Statement:
     @property
     def canonical(self) -> Statement:
         """The same statement in the form that all ways to write it share."""
-        share = self.margin is not None and self.margin.is_share
-        if self.verb == "~" and not share:
+        if self.has_share:  # it belongs to the last operand
+            return self
+        if self.verb == "~":
             return replace(self, operands=tuple(sorted(self.operands, key=str)))
-        if self.verb in ("<", "<=") and not share:  # a share belongs to the last, and stays there
+        if self.verb in ("<", "<="):
             return replace(self, operands=self.operands[::-1], verb=self.verb.replace("<", ">"))
         return self
 
     def __str__(self) -> str:
         operands = [str(operand) for operand in self.operands]
         if self.verb in ALONG:
-            axis = "" if self.along is None else f" with {self.along}"
-            return f"{operands[0]} {self.words}{axis}".lstrip()
+            axis = "" if self.along is None else f"with {self.along}"
+            return " ".join(filter(None, [operands[0], self.words, axis]))
         text = f" {self.verb} ".join(operands).lstrip()
         if self.margin is None:
             return text

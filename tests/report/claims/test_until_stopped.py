@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.report.claims.until_stopped import TrainingSeeds, follow_stops
+from fope_lab.report.claims.seeds import CountedSeeds, follow_stops
 
 STOPPED, RAN_OUT, UNSAID, OPEN = "stopped", "ran out", "says nothing", "open"
 
@@ -19,6 +19,7 @@ def training(words: list[str]) -> list[Any]:
     recorded = {STOPPED: {"stopped_early": True}, RAN_OUT: {"stopped_early": False}}
     return [
         SimpleNamespace(
+            stage=None,
             state=SimpleNamespace(is_done=word != OPEN),
             record=SimpleNamespace(recorded=recorded.get(word, {})),
         )
@@ -26,7 +27,7 @@ def training(words: list[str]) -> list[Any]:
     ]
 
 
-def follow(words: str, first: int = 3, wanted: int = 3) -> TrainingSeeds:
+def follow(words: str, first: int = 3, wanted: int = 3) -> CountedSeeds:
     """A letter for each seed: s stopped early, r ran out, u says nothing of it, . is open."""
     names = {"s": STOPPED, "r": RAN_OUT, "u": UNSAID, ".": OPEN}
     return follow_stops(training([names[w] for w in words]), first, len(words), wanted)
@@ -57,9 +58,10 @@ def test_what_is_asked_for_and_what_counts(
 
 
 def test_seeds_that_run_first_count_only_as_far_as_they_are_wanted() -> None:
-    assert follow("ssss....", first=4, wanted=2) == TrainingSeeds(
-        4, 4, (0, 1, 2, 3), (0, 1), (2, 3, 4, 5, 6, 7)
-    )
+    found = follow("ssss....", first=4, wanted=2)
+    assert (found.asked, found.may_ask, found.settled) == (4, 4, True)
+    assert found.ran == found.stopped == (0, 1, 2, 3)
+    assert (found.counted, found.out) == ((0, 1), (2, 3, 4, 5, 6, 7))
 
 
 @given(
@@ -79,7 +81,7 @@ def test_whatever_ends_first_the_seeds_are_those_of_one_after_the_other(
     needed = most if len(stops) < wanted else max(first, stops[wanted - 1] + 1)
     within = [n for n in stops if n < needed]
     known = [OPEN] * most
-    before: TrainingSeeds | None = None
+    before: CountedSeeds | None = None
     while True:
         now = follow_stops(training(known), first, most, wanted)
         if before is not None:
