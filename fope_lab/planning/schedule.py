@@ -2,11 +2,11 @@
 
 `Capacity` is the one scheduling policy: the controller asks it of a real cluster, and `wall_time`
 simulates it. A stage counts with all its workers from the moment it starts. (Tune counts trials
-alone: the workers of a trial have a placement group of their own, which is placed as a whole or not
-at all.) The most urgent stage goes first. While it has no room, a less urgent stage may start
-before it if the forecast of its time says that the urgent one need not wait for it. This is EASY
-backfilling: Mu'alem & Feitelson, "Utilization, Predictability, Workloads, and User Runtime
-Estimates in Scheduling the IBM SP2 with Backfilling" (2001).
+alone, and places the workers of a trial as a whole or not at all.) The most urgent stage goes
+first. While it has no room, a less urgent one may start before it if, by the forecast of its time,
+the urgent one need not wait for it. This is EASY backfilling: Mu'alem & Feitelson, "Utilization,
+Predictability, Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with Backfilling"
+(2001).
 
 Urgent is what has the longest remaining path (Graham, "Bounds on Multiprocessing Timing Anomalies",
 1969: with equal processors at most twice the best order's time). No order beats two bounds: the
@@ -93,50 +93,41 @@ class Capacity:
         _add(free, self._used, -1)
         fitting = self._fitting(free)
         now = self._clock()
-        reservation: _Reservation | None = None
+        room_from, leaves_room_for = math.inf, fitting  # of the urgent stage that waits, if any
+        waits = False
         for key in ready:
-            if reservation is not None:
-                if self._sizes[key] in fitting and (
-                    now + self._demands[key].seconds <= reservation.time
-                    or self._sizes[key] in reservation.leaves_room_for
+            size, demand = self._sizes[key], self._demands[key]
+            if waits:
+                if size in fitting and (
+                    now + demand.seconds <= room_from or size in leaves_room_for
                 ):
                     yield key
-            elif self._sizes[key] in fitting or self._may_wait(self._demands[key]):
+            elif size in fitting or self._may_wait(demand):
                 yield key
+            elif not fitting:
+                return
             else:
-                if not fitting:
-                    return
-                reservation = self._reserve(self._demands[key], free)
+                waits, (room_from, leaves_room_for) = True, self._reserve(demand, free)
 
     def _fitting(self, free: Amounts) -> frozenset[_Size]:
-        """The sizes of stages for which there is room."""
         return frozenset(size for size in self._different_sizes if _fits(size, free))
 
     def _may_wait(self, demand: Demand) -> bool:
-        """Whether a stage may start although there is no room for it."""
         groups = sum(self._demands[key].workers > 1 for key in self._ends)
         if demand.workers > 1:
             return groups < self._lookahead.groups
         # Single stages would be placed before a group that waits for more room than they need.
         return not groups and len(self._ends) < self._lookahead.stages
 
-    def _reserve(self, demand: Demand, free: Amounts) -> _Reservation:
-        """When there will be room for a stage that has none now, and what will be left then."""
+    def _reserve(self, demand: Demand, free: Amounts) -> tuple[float, frozenset[_Size]]:
+        """When a stage without room now will have it, and for which sizes there is room besides."""
         spare = dict(free)
         for key in sorted(self._ends, key=self._ends.__getitem__):
             _add(spare, self._demands[key].amounts, 1)
             if _fits(demand.amounts.items(), spare):
                 _add(spare, demand.amounts, -1)
-                return _Reservation(self._ends[key], self._fitting(spare))
-        return _Reservation(math.inf, self._fitting(spare))
-
-
-@dataclass(frozen=True)
-class _Reservation:
-    """Room that is kept for an urgent stage: from `time` on, for all but `leaves_room_for`."""
-
-    time: float
-    leaves_room_for: frozenset[_Size]
+                return self._ends[key], self._fitting(spare)
+        return math.inf, self._fitting(spare)
 
 
 def amounts(resources: Resources) -> dict[str, float]:
@@ -195,13 +186,13 @@ def wall_time(
         for stage in todo
     }
     remaining = remaining_path(todo, seconds)
-    work = {
-        name: sum(demand.seconds * demand.amounts.get(name, 0.0) for demand in demands.values())
-        for name in total
-    }
+
+    def work(name: str) -> float:
+        return sum(demand.seconds * demand.amounts.get(name, 0.0) for demand in demands.values())
+
     return WallTime(
         longest_chain=max(remaining.values(), default=0.0),
-        shared_work=max(work[name] / has if has else 0.0 for name, has in total.items()),
+        shared_work=max(work(name) / has if has else 0.0 for name, has in total.items()),
         scheduled=_simulate(todo, demands, remaining, total),
     )
 
@@ -230,7 +221,7 @@ def _simulate(
     now = 0.0
     capacity = Capacity(demands, lambda: total, clock=lambda: now)
     waits_for = {s.key: {p for p in s.parents.values() if p in demands} for s in stages}
-    children: dict[str, list[str]] = {stage.key: [] for stage in stages}
+    children = defaultdict[str, list[str]](list)
     for key, parents in waits_for.items():
         for parent in parents:
             children[parent].append(key)
@@ -317,24 +308,24 @@ def expected_seconds(
     correct the others of their kind, and all together the kinds of which none has run. A stage
     without a forecast counts as the mean of the measured stages of its kind.
     """
-    totals: defaultdict[str, list[float]] = defaultdict(list)
-    pairs: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    totals = defaultdict[str, list[float]](list)
+    pairs = defaultdict[str, list[tuple[float, float]]](list)
     for stage in stages:
         if (time := measured.get(stage.key)) is not None:
             totals[stage.kind].append(time.total)
             if forecast := forecasts[stage.key]:
                 pairs[stage.kind].append((time.total, forecast))
     of_all = _ratio([pair for of_kind in pairs.values() for pair in of_kind], 1.0)
-    expected: dict[str, float | None] = {}
-    for stage in stages:
+
+    def seconds(stage: Stage) -> float | None:
         forecast, alike = forecasts[stage.key], totals[stage.kind]
         if stage.key in measured:
-            expected[stage.key] = measured[stage.key].total
-        elif forecast is not None:
-            expected[stage.key] = forecast * _ratio(pairs[stage.kind], of_all)
-        else:
-            expected[stage.key] = sum(alike) / len(alike) if alike else None
-    return expected
+            return measured[stage.key].total
+        if forecast is not None:
+            return forecast * _ratio(pairs[stage.kind], of_all)
+        return sum(alike) / len(alike) if alike else None
+
+    return {stage.key: seconds(stage) for stage in stages}
 
 
 def _ratio(pairs: Sequence[tuple[float, float]], default: float) -> float:
