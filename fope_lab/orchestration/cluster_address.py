@@ -1,7 +1,6 @@
 """The address of a Ray cluster, whether one answers there, and the environment that a run needs.
 
-Ray itself would search for minutes, or raise errors of its own making. It reads the variables when
-it is imported, so nothing here imports it.
+Ray itself would search for minutes. It reads the variables when it is imported: not here.
 """
 
 from __future__ import annotations
@@ -28,10 +27,8 @@ _LIMITS = (
     (resource.RLIMIT_AS, "on virtual memory (ulimit -v)", 15),
     (resource.RLIMIT_FSIZE, "on the size of a file (ulimit -f)", 8),
 )
-"""The limits under which Ray does not start, and how many GiB of each it is given at least. On a
-machine with 24 GiB of memory it did not start with 8 GB of virtual memory, and did with 16; its
-object store is a file of 7.5 GB there. It would crash, or give up after a minute without the
-reason."""
+"""The limits under which Ray crashes without a word, and the GiB that it needs: with 24 GiB of
+memory it started with 16 GB of virtual memory and not with 8; its object store is a file there."""
 
 
 class ClusterError(UserError):
@@ -48,8 +45,17 @@ def checked_address(address: str) -> str:
 def require_cluster(address: str) -> None:
     """Raises ClusterError in seconds if no Ray answers at HOST:PORT, or can't start here."""
     if address == LOCAL:
-        _require_temporary_folder()
-        _require_limits()
+        for variable in [v for v in ("RAY_TMPDIR", "TMPDIR") if os.environ.get(v)][:1]:
+            folder = Path(os.environ[variable])
+            if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+                wrong = "can't be written" if folder.is_dir() else "is not a folder"
+                keeps = "Ray keeps its files there"
+                raise ClusterError(f"{variable} is {folder}, which {wrong}; {keeps}")
+        for limit, name, least in _LIMITS:
+            allowed = resource.getrlimit(limit)[0]
+            if allowed != resource.RLIM_INFINITY and allowed < least * 2**30:
+                found = f"{allowed / 2**30:.1f} GiB"
+                raise ClusterError(f"the limit {name} is {found}; Ray needs {least} GiB to start")
     if address in (LOCAL, "auto"):
         return
     where = f"at {address} (--address or RAY_ADDRESS)"
@@ -64,13 +70,10 @@ def require_cluster(address: str) -> None:
 
 
 def answers_as_ray(address: str) -> bool:
-    """Whether what answers at HOST:PORT may be Ray. Raises OSError if nothing answers in seconds.
-
-    With TLS, whatever accepts a connection may be, since Ray has the certificates.
-    """
+    """Whether Ray may be what answers at HOST:PORT. Raises OSError if nothing does in seconds."""
     with socket.create_connection(_host_and_port(address), timeout=_SECONDS) as connection:
         if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
-            return True
+            return True  # Ray has the certificates
         connection.settimeout(_SECONDS)
         connection.sendall(_PREFACE)
         answer = connection.recv(9)
@@ -89,33 +92,12 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return match["host"].strip("[]"), int(match["port"])
 
 
-def _require_temporary_folder() -> None:
-    """Ray keeps its sockets and logs in a folder that the environment names, or in /tmp."""
-    name = next((name for name in ("RAY_TMPDIR", "TMPDIR") if os.environ.get(name)), None)
-    if name is None:
-        return
-    folder = Path(os.environ[name])
-    if not folder.is_dir():
-        raise ClusterError(f"{name} is {folder}, which is not a folder; Ray keeps its files there")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ClusterError(f"{name} is {folder}, which can't be written; Ray keeps its files there")
-
-
-def _require_limits() -> None:
-    """Ray says nothing of the limits of a shell that keep it from starting."""
-    for limit, name, least in _LIMITS:
-        allowed = resource.getrlimit(limit)[0]
-        if allowed != resource.RLIM_INFINITY and allowed < least * 2**30:
-            found = f"{allowed / 2**30:.1f} GiB"
-            raise ClusterError(f"the limit {name} is {found}; Ray needs {least} GiB to start")
-
-
 RAY_DEFAULTS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # relative paths stay relative to the user's folder
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # results are in the store
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the controller handles signals
-    "RAY_AIR_NEW_OUTPUT": "0",  # progress_view.py prints the progress
+    "RAY_AIR_NEW_OUTPUT": "0",  # live_view.py prints the progress
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # snapshots are never read
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # each watcher would be another process
@@ -130,7 +112,6 @@ def prepare_environment(address: str) -> None:
     for name, value in RAY_DEFAULTS.items():
         os.environ.setdefault(name, value)
     if address == LOCAL and "RAY_AUTH_MODE" not in os.environ:
-        # Otherwise Ray writes a token into the home folder, and later clusters use it. With a token
-        # of its own, nobody else can join this cluster, and no file remains.
+        # Nobody else can join. Ray would write a token into the home folder, for later clusters.
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)

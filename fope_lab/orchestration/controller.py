@@ -1,8 +1,7 @@
 """The controller: one `Tuner.fit()` over the union of the graphs of all sweeps given.
 
-There is no separate resume: a run plans again from the store and continues unfinished stages from
-their last checkpoints. `Tuner.restore` is not used, since it goes back to states older than the
-store's. Call cluster_address.prepare_environment before importing this module, which imports ray.
+To resume is to run again: unfinished stages go on from their last checkpoints. `Tuner.restore`
+would go back to states older than the store's. This imports ray: call prepare_environment before.
 """
 
 from __future__ import annotations
@@ -51,23 +50,16 @@ class ResourcesError(UserError):
 
 
 def placement(resources: Resources, driver: str) -> tune.PlacementGroupFactory:
-    """The placement group of a stage's trial; `driver` is the address of this process's node.
-
-    One worker runs in the trial itself. Several have a group of their own, and the trial, which
-    only waits for them, takes next to nothing. It does so beside the driver, since it must outlive
-    the nodes of its workers (Ray would go on trying to place what is left of them, see
-    trainers/distributed.py).
-    """
+    """The placement group of a stage's trial; `driver` is the address of this process's node."""
     if resources.size > 1:
+        # The workers have a group of their own (trainers/distributed.py). The trial only waits for
+        # them, beside the driver, since it must outlive their nodes.
         return tune.PlacementGroupFactory([{f"node:{driver}": 0.001}])
     return tune.PlacementGroupFactory([amounts(resources)])
 
 
 def require_nodes(stages: Sequence[Stage], available: Mapping[str, float]) -> None:
-    """Raises ResourcesError naming every stage that asks for more than there is.
-
-    For a machine of its own; a cluster may scale up to what a stage needs.
-    """
+    """Raises ResourcesError naming every stage that asks for more than this machine has."""
     found = []
     for stage in stages:
         size = stage.spec.resources.size
@@ -87,8 +79,7 @@ ReadStates = Callable[[], Mapping[str, StageState]]
 ReadRoom = Callable[[], Amounts]
 """Returns what the cluster has of each resource."""
 Watch = Callable[[ReadStates, ReadRoom], contextlib.AbstractContextManager[None]]
-"""A context for the length of the run; it gets functions that return the stages' states, and what
-the cluster has."""
+"""A context for the length of the run."""
 
 
 def run_stages(
@@ -105,25 +96,24 @@ def run_stages(
     """Run every stage that is not done in the store; returns the state of each stage by key.
 
     `stages` has parents before children. `seconds` has the plan's forecast of each stage by key:
-    the order and the back-filling follow from it. `address` is "local" for a Ray of our own,
-    otherwise a cluster to join. `sweeps` are the names by which `fope-lab stop` finds this run, and
-    `say` prints a line. `needed` is as in StageSearcher.
+    the order and the back-filling follow from it. `sweeps` are the names by which `fope-lab stop`
+    finds this run, and `say` prints a line. `needed` is as in StageSearcher.
 
-    Raises KeyboardInterrupt at a signal, after trainings have saved checkpoints,
-    resources.ResourcesError if a stage could never be placed, and cluster_address.ClusterError if
-    no cluster is at `address`.
+    Raises KeyboardInterrupt at a signal, after trainings have saved checkpoints, ResourcesError if
+    a stage could never be placed, and ClusterError if no cluster is at `address`.
     """
     owner = driver_name()
     by_key = {stage.key: stage for stage in stages}
-    leases_freed = functools.partial(_leases_freed, stages, store, owner)
+    free_leases = functools.partial(_free_leases, stages, store, owner)
     interruption = Interruption()
     with (
-        leases_freed(),
+        contextlib.ExitStack() as end,
         scratch_folder(store, owner, sweeps) as scratch,
         _ray(address, scratch, interruption),
         contextlib.ExitStack() as shown,
         interruption.noting(),  # again, because Ray has set handlers of its own
     ):
+        end.callback(free_leases)  # once more, when all processes are gone
         waiting = [s for s in stages if not store.folder(s.kind, s.key).is_done()]
         lookahead = CLUSTER_LOOKAHEAD
         if address == LOCAL:
@@ -141,14 +131,18 @@ def run_stages(
         )
         request = stop_request(store, owner)
         ending = LastCheckpoints(interruption, request, searcher.states, by_key, store, owner, say)
-        if address == LOCAL:
-            ending_with_ray = ending_with_own_ray(lambda: _clean_up(stages, store, owner))
-        else:
-            ending_with_ray = ending_with_cluster()
-        # It ends when signals interrupt again, since it tells MLflow. The leases are freed before
-        # that, and once more when all processes are gone.
+
+        def clean_up() -> None:
+            free_leases()
+            remove_scratch(store, owner)
+
+        ending_with_ray = (
+            ending_with_own_ray(clean_up) if address == LOCAL else ending_with_cluster()
+        )
+        # It ends when signals interrupt again, since it tells MLflow; leases are freed before that.
         shown.enter_context(watch(searcher.states, ray.cluster_resources))
-        with leases_freed(), ending_with_ray, _losses_told():
+        with contextlib.ExitStack() as tuned, ending_with_ray, _losses_told():
+            tuned.callback(free_leases)
             _tuner(by_key, store, searcher, scratch, ending).fit()
         interruption.check()
     return searcher.states()
@@ -197,8 +191,7 @@ def _tuner(
 def _ray(address: str, scratch: Path, interruption: Interruption) -> Iterator[None]:
     """Ray for the length of a run, silent unless something is wrong.
 
-    `scratch` is this driver's folder, which remembers the folder of a Ray of our own. Raises
-    KeyboardInterrupt after a signal while Ray started.
+    Raises KeyboardInterrupt after a signal while Ray started.
     """
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
@@ -217,22 +210,18 @@ def _ray(address: str, scratch: Path, interruption: Interruption) -> Iterator[No
 
 
 def _not_a_death(record: logging.LogRecord) -> bool:
-    """Whether a record of Tune's is of anything but a process that died: it has a traceback of
-    Ray's own code, and does not say which stage it was."""
+    """Whether Tune logs anything but the death of a process, with a traceback of Ray's own."""
     return not (record.exc_info and isinstance(record.exc_info[1], ray.exceptions.RayActorError))
 
 
 class _Callback(tune.Callback):
-    """What Tune calls: ends the run after a signal, and tells the searcher of processes that died.
-
-    KeyboardInterrupt is the only way out of Tune's loop that ends the trials as well.
-    """
+    """Ends the run after a signal, and tells the searcher of processes that died."""
 
     def __init__(self, searcher: StageSearcher, ending: LastCheckpoints) -> None:
         self._searcher, self._ending = searcher, ending
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Raises KeyboardInterrupt when the run can end."""
+        """Raises KeyboardInterrupt when the run can end: no other way out ends the trials, too."""
         self._ending.look()
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
@@ -245,7 +234,7 @@ class _Callback(tune.Callback):
 
 
 def _start_ray(address: str) -> Any:
-    local = {"include_dashboard": False} if address == LOCAL else {}
+    local: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {}
     try:
         return ray.init(
             address=address,
@@ -274,22 +263,8 @@ def _losses_told() -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def _leases_freed(stages: Sequence[Stage], store: Store, owner: str) -> Iterator[None]:
-    """Free at the end what this driver holds: the next run need not wait until it goes stale."""
-    try:
-        yield
-    finally:
-        _free_leases(stages, store, owner)
-
-
-def _clean_up(stages: Sequence[Stage], store: Store, owner: str) -> None:
-    """What the end of a run does, for a process that can't end as usual."""
-    _free_leases(stages, store, owner)
-    remove_scratch(store, owner)
-
-
 def _free_leases(stages: Sequence[Stage], store: Store, owner: str) -> None:
+    """Free what this driver holds: the next run need not wait until it goes stale."""
     for stage in stages:
         attempts = store.folder(stage.kind, stage.key).attempts
         newest = attempts.newest()

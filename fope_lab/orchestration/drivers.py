@@ -1,9 +1,9 @@
 """The drivers that run sweeps of a store: their folders, who is alive, and how to end them.
 
-Each driver has the folder `.tune/DRIVER` in the store, on a disk that all nodes see. Nobody reads
-what Ray writes there. The file SESSION in it names the folder of the driver's own Ray, if it
-started one, RUN the sweeps that the driver runs, and since when, and STOP whether its stages are to
-save a checkpoint and end. A later run removes what a killed driver left.
+Each driver has the folder `.tune/DRIVER` in the store, on a disk that all nodes see. Of its files,
+SESSION names the folder of the driver's own Ray, if it started one, RUN its sweeps and since when
+it runs them, and STOP asks its stages to save a checkpoint and end. A later run removes what a
+killed driver left.
 """
 
 from __future__ import annotations
@@ -22,22 +22,20 @@ import psutil
 from fope_lab.atomic_files import read_json, write_json
 from fope_lab.config.problems import did_you_mean, name_list
 from fope_lab.store import Status, StopRequest, Store, StoreError
-from fope_lab.store.attempts import AttemptRecord, DriverProcess, is_gone, process_of
+from fope_lab.store.attempts import DriverProcess, is_gone, process_of
 from fope_lab.store.folder import observe
 from fope_lab.tracking.ledger import recorded_sweeps
 from fope_lab.tracking.outline import Outline
 
 REMOVE_SECONDS = 3.0
 """How long to try to remove a folder to which something still writes."""
+END_SECONDS = 120.0
+"""How long to wait for a run to end, which writes checkpoints, stops Ray and tells MLflow."""
+POLL_SECONDS = 0.2
+CLOCK_SECONDS = 2.0
+"""How far two readings of this machine's clock may differ, of a process's start and of a record."""
 SESSION, RUN, STOP = "ray-session", "run.json", "stop"
-
-
-@dataclass(frozen=True)
-class DriverRun:
-    """What a driver runs: the names of its sweeps, since a time in seconds since the epoch."""
-
-    sweeps: tuple[str, ...]
-    started: float
+Say = Callable[[str], None]
 
 
 def stop_request(store: Store, owner: str) -> StopRequest:
@@ -49,7 +47,9 @@ def stop_request(store: Store, owner: str) -> StopRequest:
 def scratch_folder(store: Store, owner: str, sweeps: Sequence[str] = ()) -> Iterator[Path]:
     """The folder of this driver's run of `sweeps`, which is removed with those of dead drivers."""
     folder = store.driver(owner)
-    clear_dead_drivers(store)
+    for other in store.drivers():
+        if is_gone(other.name):
+            remove_scratch(store, other.name)
     try:
         with contextlib.suppress(OSError):  # on a full disk, `stop` finds the run by its leases
             write_json(folder / RUN, {"sweeps": list(sweeps), "started": time.time()})
@@ -59,31 +59,11 @@ def scratch_folder(store: Store, owner: str, sweeps: Sequence[str] = ()) -> Iter
         _remove_tree(folder)
 
 
-def driver_runs(store: Store) -> dict[str, DriverRun]:
-    """What each driver runs that has a folder, by the driver's name. It may have been killed."""
-    found = {}
-    for folder in store.drivers():
-        content = read_json(folder / RUN)
-        if not isinstance(content, dict):
-            continue
-        sweeps, started = content.get("sweeps"), content.get("started")
-        if isinstance(sweeps, list) and isinstance(started, int | float):
-            found[folder.name] = DriverRun(tuple(map(str, sweeps)), float(started))
-    return found
-
-
 def note_session(folder: Path, session: str) -> None:
     """Remember the folder of the Ray that this driver has started."""
     with contextlib.suppress(OSError):  # on a full disk, the session's folder stays
         folder.mkdir(parents=True, exist_ok=True)
         (folder / SESSION).write_text(session, encoding="utf-8")
-
-
-def clear_dead_drivers(store: Store) -> None:
-    """Remove what drivers of this machine left that were killed, with the folders of their Rays."""
-    for folder in store.drivers():
-        if is_gone(folder.name):
-            remove_scratch(store, folder.name)
 
 
 def remove_scratch(store: Store, owner: str) -> None:
@@ -108,21 +88,9 @@ def _remove_tree(folder: Path) -> None:
         time.sleep(0.05)
 
 
-END_SECONDS = 120.0
-"""How long to wait for a run to end, which writes checkpoints, stops Ray and tells MLflow."""
-POLL_SECONDS = 0.2
-CLOCK_SECONDS = 2.0
-"""How far two readings of this machine's clock may differ, of a process's start and of a record."""
-
-Say = Callable[[str], None]
-
-
 @dataclass(frozen=True)
 class LiveDriver:
-    """A run of a sweep: its driver, the process of that if the name tells it, and all its sweeps.
-
-    `sweeps` is empty if only a lease tells of the driver.
-    """
+    """A driver that runs a sweep, its process if its name tells, and all its sweeps, if known."""
 
     name: str
     process: DriverProcess | None
@@ -138,7 +106,11 @@ def stop(store: Store, sweep: str, say: Say, seconds: float = END_SECONDS) -> bo
     Returns whether nothing runs it any more. Raises StoreError for a sweep that the store does not
     know.
     """
-    drivers = live_drivers(store, sweep)
+    outlines = {outline.name: outline for outline in recorded_sweeps(store)}
+    if sweep not in outlines:
+        near, allowed = did_you_mean(sweep, outlines), name_list(outlines)
+        raise StoreError(f"no sweep {sweep!r} has run in {store}{near} (allowed: {allowed})")
+    drivers = _drivers(store, outlines[sweep])
     if not drivers:
         say(f"{sweep}: nothing is running in {store}")
     asked, ended = [], True
@@ -173,34 +145,28 @@ def stop(store: Store, sweep: str, say: Say, seconds: float = END_SECONDS) -> bo
     return ended
 
 
-def live_drivers(store: Store, sweep: str) -> list[LiveDriver]:
-    """The drivers that run a sweep, as far as this machine can tell.
-
-    A driver on this machine counts while its process is there, and another one while the heartbeat
-    of a stage of its moves. Raises StoreError for a sweep that the store does not know.
-    """
-    outlines = {outline.name: outline for outline in recorded_sweeps(store)}
-    if sweep not in outlines:
-        near = did_you_mean(sweep, outlines)
-        allowed = name_list(outlines)
-        raise StoreError(f"no sweep {sweep!r} has run in {store}{near} (allowed: {allowed})")
-    return _drivers(store, outlines[sweep])
-
-
 def drivers_of_recorded(store: Store, sweep: str) -> list[LiveDriver]:
     """The drivers that run a sweep; none of a sweep that the store does not know."""
-    outlines = {outline.name: outline for outline in recorded_sweeps(store)}
-    return _drivers(store, outlines[sweep]) if sweep in outlines else []
+    outline = next((one for one in recorded_sweeps(store) if one.name == sweep), None)
+    return [] if outline is None else _drivers(store, outline)
 
 
 def _drivers(store: Store, outline: Outline) -> list[LiveDriver]:
-    sweep, runs = outline.name, driver_runs(store)
-    since = {name: run.started for name, run in runs.items() if sweep in run.sweeps}
-    folders = [store.folder(stage.kind, stage.key) for stage in outline.stages]
-    leases = [(folder, folder.attempts.newest()) for folder in folders]
+    """The drivers that run a sweep, as far as this machine can tell: those here while their
+    processes are there, others while the heartbeat of a stage of theirs moves."""
+    runs: dict[str, tuple[tuple[str, ...], float]] = {}  # each driver's sweeps, and since when
+    for path in store.drivers():
+        match read_json(path / RUN):
+            case {"sweeps": list(sweeps), "started": int() | float() as started}:
+                runs[path.name] = tuple(map(str, sweeps)), float(started)
+    since = {name: started for name, (sweeps, started) in runs.items() if outline.name in sweeps}
     elsewhere = []
-    for folder, attempt in leases:
-        if attempt is None or attempt.end is not None or not _may_run(attempt, sweep, runs):
+    for stage in outline.stages:
+        folder = store.folder(stage.kind, stage.key)
+        attempt = folder.attempts.newest()
+        if attempt is None or attempt.end is not None:
+            continue
+        if attempt.owner in runs and attempt.owner not in since:  # it shares the stage
             continue
         process = process_of(attempt.owner)
         if process is not None and process.is_here:
@@ -218,19 +184,13 @@ def _drivers(store: Store, outline: Outline) -> list[LiveDriver]:
         if state.status is Status.RUNNING and state.attempt is not None:
             found.append(state.attempt.owner)
     return [
-        LiveDriver(name, process_of(name), runs[name].sweeps if name in runs else ())
+        LiveDriver(name, process_of(name), runs[name][0] if name in runs else ())
         for name in dict.fromkeys(found)
     ]
 
 
-def _may_run(attempt: AttemptRecord, sweep: str, runs: dict[str, DriverRun]) -> bool:
-    """Whether the owner of a lease may run the sweep: it may also share a stage with it."""
-    return attempt.owner not in runs or sweep in runs[attempt.owner].sweeps
-
-
 def _is_alive(pid: int, started: float | None = None) -> bool:
-    """Whether a process is there, and was at the time `started`: another one may have its number
-    by now."""
+    """Whether a process is there, and was at `started`: another may have its number by now."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:

@@ -1,9 +1,8 @@
 """How a run ends at a signal: every training saves a checkpoint first, in bounded time.
 
 The driver writes its request to stop into a file in the store (fope_lab/store/lease.py). A training
-looks at it between two steps, saves a checkpoint and ends, on whichever node it is. The driver
-waits for that, and then ends Ray, which kills the other stages. `Tuner.fit` has no way to tell
-trials to end by themselves: all it can do is to kill them.
+looks at it between two steps, saves a checkpoint and ends. The driver waits for that, and then ends
+Ray, which kills the other stages: `Tuner.fit` itself can only kill trials.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import FrameType
 
 from fope_lab.store import StageState, Status, StopRequest, Store
@@ -19,14 +19,17 @@ from fope_lab.sweep.graph import Stage
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, the signal of `kill` and of batch systems, and that of a terminal that is closed."""
+CHECKPOINT_SECONDS = 60.0
+"""How long an interrupted run waits for the checkpoints of its trainings at most."""
+LOOK_SECONDS = 0.2
+"""How often the driver looks whether trainings have ended."""
 
-_Handler = Callable[[int, FrameType | None], None]
+Say = Callable[[str], None]
 
 
 @contextlib.contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a terminal that is closed, end a run as Ctrl-C does: with a store that
-    the next run continues from. A signal that is ignored, as nohup ignores SIGHUP, stays so."""
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does. An ignored signal, as nohup's, stays so."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -36,10 +39,10 @@ def signals_interrupt() -> Iterator[None]:
 
 
 class Interruption:
-    """Notes the first signal that ends a run, while Ray's code runs; a second one ends it at once.
+    """Notes the first signal that ends a run; a second one ends it at once.
 
-    An exception that a signal raises in the middle of Ray's code, or of an import, may be swallowed
-    there. So the run asks for the signal where it can end.
+    An exception in the middle of Ray's code, or of an import, may be swallowed there. So the run
+    asks for the signal where it can end.
     """
 
     def __init__(self) -> None:
@@ -57,7 +60,7 @@ class Interruption:
             raise KeyboardInterrupt
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        signal.alarm(0)  # Ray's own handler, there while it starts, would abort in three seconds
+        signal.alarm(0)  # while Ray starts, its own handler would abort in three seconds
         if self.noted:
             raise KeyboardInterrupt
         self.noted = True
@@ -65,10 +68,9 @@ class Interruption:
 
 @contextlib.contextmanager
 def ray_starting(interruption: Interruption) -> Iterator[None]:
-    """A signal that comes while Ray starts takes effect once Ray has started: to end Ray earlier
-    crashes the process.
+    """Have a signal take effect once Ray has started: to end it earlier crashes the process.
 
-    Ray's processes do not hear SIGHUP: if the terminal is closed, trainings save a checkpoint.
+    Ray's processes never hear SIGHUP: if the terminal is closed, trainings save a checkpoint.
     """
     from ray._private import utils
 
@@ -87,7 +89,9 @@ def ray_starting(interruption: Interruption) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _handling(numbers: tuple[signal.Signals, ...], handler: _Handler) -> Iterator[None]:
+def _handling(
+    numbers: tuple[signal.Signals, ...], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
     """Let a handler hear the signals that are not ignored."""
     previous = {number: signal.getsignal(number) for number in numbers}
     heard = [number for number in numbers if previous[number] is not signal.SIG_IGN]
@@ -100,37 +104,26 @@ def _handling(numbers: tuple[signal.Signals, ...], handler: _Handler) -> Iterato
             signal.signal(number, previous[number])
 
 
-CHECKPOINT_SECONDS = 60.0
-"""How long an interrupted run waits for the checkpoints of its trainings at most."""
-LOOK_SECONDS = 0.2
-"""How often the driver looks whether trainings have ended."""
-
-Say = Callable[[str], None]
-
-
+@dataclass
 class LastCheckpoints:
-    """Ends a run after a signal, when all trainings have saved a checkpoint or time is up."""
+    """Ends a run after a signal, when all trainings have saved a checkpoint or time is up.
 
-    def __init__(
-        self,
-        interruption: Interruption,
-        request: StopRequest,
-        states: Callable[[], Mapping[str, StageState]],
-        stages: Mapping[str, Stage],
-        store: Store,
-        owner: str,
-        say: Say,
-    ) -> None:
-        """`stages` are the run's by key, and `states` returns their states. `owner` is this driver,
-        and `say` prints a line."""
-        self._interruption, self._request, self._states = interruption, request, states
-        self._stages, self._store, self._owner, self._say = stages, store, owner, say
-        self._until: float | None = None
-        self._next_look = 0.0
+    `stages` are the run's by key, and `states` returns their states.
+    """
+
+    interruption: Interruption
+    request: StopRequest
+    states: Callable[[], Mapping[str, StageState]]
+    stages: Mapping[str, Stage]
+    store: Store
+    owner: str
+    say: Say
+    _until: float | None = None
+    _next_look: float = 0.0
 
     def look(self) -> None:
         """Raises KeyboardInterrupt when the run can end; called at each turn of Tune's loop."""
-        if not self._interruption.noted:
+        if not self.interruption.noted:
             return
         now = time.monotonic()
         if self._until is None:
@@ -143,12 +136,10 @@ class LastCheckpoints:
         if training and now < self._until:
             return
         for stage in training:
-            folder = self._store.folder(stage.kind, stage.key)
-            newest = folder.checkpoint()
-            step = newest.step if newest else 0
-            self._say(
+            newest = self.store.folder(stage.kind, stage.key).checkpoint()
+            self.say(
                 f"{stage.label} saved no checkpoint within {CHECKPOINT_SECONDS:g} s; the next run"
-                f" goes on from step {step}"
+                f" goes on from step {newest.step if newest else 0}"
             )
         raise KeyboardInterrupt
 
@@ -156,13 +147,13 @@ class LastCheckpoints:
         """Ask the stages to stop, and say so if a training is among them."""
         training = self._training()
         try:
-            self._request.make()
+            self.request.make()
         except OSError:  # on a full disk, on which no checkpoint can be saved either
             self._until = 0.0
             return
         if training:
             of = "the training" if len(training) == 1 else f"{len(training)} trainings"
-            self._say(
+            self.say(
                 f"Interrupted: writing checkpoints of {of}, for {CHECKPOINT_SECONDS:g} s at most;"
                 " Ctrl-C again ends the run at once"
             )
@@ -170,11 +161,11 @@ class LastCheckpoints:
     def _training(self) -> list[Stage]:
         """The trainings that this driver has begun, and whose trials have not ended."""
         found = []
-        for key, state in self._states().items():
-            stage = self._stages[key]
+        for key, state in self.states().items():
+            stage = self.stages[key]
             if not stage.spec.trains or state.status is not Status.RUNNING or state.elsewhere:
                 continue
-            newest = self._store.folder(stage.kind, key).attempts.newest()
-            if newest is not None and newest.owner == self._owner:
+            newest = self.store.folder(stage.kind, key).attempts.newest()
+            if newest is not None and newest.owner == self.owner:
                 found.append(stage)
         return found

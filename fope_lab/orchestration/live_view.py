@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import textwrap
 import threading
 import time
 from collections import Counter
@@ -18,15 +19,15 @@ from rich.text import Text
 from fope_lab.config.problems import counted
 from fope_lab.orchestration.drivers import drivers_of_recorded
 from fope_lab.orchestration.progress import (
-    PROBLEMS,
+    STYLES,
     RunProgress,
     Snapshot,
     StageProgress,
     States,
-    causes,
     is_blocked_by_another,
     listed,
     observe_states,
+    print_line,
     stage_progress,
 )
 from fope_lab.planning.forecast import forecast_seconds
@@ -39,21 +40,6 @@ from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.stage_filter import SHOWN_DIGITS
 from fope_lab.tracking.names import WIDTH, run_names
 
-STYLES = {
-    Status.FAILED: "bold red",
-    Status.RUNNING: "bold cyan",
-    Status.DAMAGED: "yellow",
-    Status.INTERRUPTED: "yellow",
-    Status.WAITING: "dim",
-    Status.NOT_STARTED: "dim",
-    Status.BLOCKED: "red",
-    Status.IF_NEEDED: "dim",
-    Status.NOT_NEEDED: "dim",
-    Status.DONE: "green",
-}
-"""How each status is drawn."""
-MOST_CAUSES = 10
-"""How many causes of each status the end of a run prints."""
 SHOWN_CAUSES, CAUSE_WIDTH, NAMED_STAGES = 3, 240, 3
 """How many causes the screen shows, the most characters of each, and how many stages it names."""
 LOOK_SECONDS = 2.0
@@ -69,35 +55,6 @@ STEPS = 17
 
 Show = Callable[[Snapshot], None]
 """Shows a run at a moment."""
-
-
-def print_line(console: Console, text: str, style: str | None = None) -> None:
-    """Print a text as it is, however wide the console is."""
-    console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)
-
-
-def print_problems(
-    stages: Sequence[Stage],
-    states: States,
-    store: Store,
-    console: Console,
-    most: int | None = None,
-) -> None:
-    """Print why stages failed or can't go on, each cause once, and how many stages they block.
-
-    Of each status, the first `most` causes are printed, and the others counted.
-    """
-    found = causes(stages, states, store)
-    for status in PROBLEMS:
-        alike = [cause for cause in found if cause.status is status]
-        for cause in alike[:most]:
-            print_line(console, str(cause), style=STYLES[status])
-        if rest := alike[most:] if most is not None else []:
-            of = counted(sum(len(cause.stages) for cause in rest))
-            text = f"{status} {of} more, for {len(rest)} other reasons; see `fope-lab status`"
-            print_line(console, text, style=STYLES[status])
-    if blocked := sum(is_blocked_by_another(stage, states) for stage in stages):
-        print_line(console, f"blocked by them: {counted(blocked)}", style=STYLES[Status.BLOCKED])
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -132,11 +89,7 @@ def time_left_text(left: TimeLeft) -> str:
 
 def cut(text: str, width: int) -> str:
     """The text in one line of at most `width` characters; it ends after a whole word and "…"."""
-    line = " ".join(text.split())
-    if len(line) <= width:
-        return line
-    end = line.rfind(" ", 0, width - 1)
-    return f"{line[:end]} …" if end > width // 2 else f"{line[: width - 1]}…"
+    return textwrap.shorten(text, width, placeholder=" …", break_on_hyphens=False)
 
 
 def state_text(state: StageState) -> str:
@@ -145,10 +98,7 @@ def state_text(state: StageState) -> str:
 
 
 def progress_cells(stage: Stage, state: StageState, store: Store) -> list[str]:
-    """The step, loss, speed and time (left or taken) of a stage.
-
-    The reason of a problem takes the place of the time.
-    """
+    """The step, loss, speed and time (left or taken) of a stage, or the reason of a problem."""
     told = stage_progress(stage, state, store)
     if state.is_done:
         taken = over_attempts(seconds_text(told.seconds), told.attempts)
@@ -188,11 +138,10 @@ def live_view(
     """Show the progress of a run until the block ends."""
     stop = threading.Event()
     redraws = console.is_terminal and not console.is_dumb_terminal
-    lines = contextlib.nullcontext(_Lines(progress, console).show)
 
     def show() -> None:
-        with _screen(progress, console) if redraws else lines as refresh:
-            refresh(progress.snapshot(states()))
+        screen = _screen(progress, console) if redraws else _lines(progress, console)
+        with screen as refresh:
             while not stop.wait(REFRESH_SECONDS):
                 refresh(progress.snapshot(states()))
             refresh(progress.snapshot(states()))
@@ -208,17 +157,14 @@ def live_view(
 
 @contextlib.contextmanager
 def _screen(progress: RunProgress, console: Console) -> Iterator[Show]:
-    """A screen that is drawn again at each refresh, and is gone at the end.
-
-    A terminal whose size changes has wrapped what was drawn: it is cleared, and drawn anew.
-    """
+    """A screen that is drawn again at each refresh, and is gone at the end."""
     names = run_names(progress.stages)
     size = console.size
     with Live(console=console, auto_refresh=False, transient=True) as live:
 
         def show(now: Snapshot) -> None:
             nonlocal size
-            if console.size != size:
+            if console.size != size:  # the terminal has wrapped what was drawn
                 size = console.size
                 live.stop()
                 console.clear()
@@ -231,10 +177,9 @@ def _screen(progress: RunProgress, console: Console) -> Iterator[Show]:
 
 @dataclass(frozen=True)
 class LiveScreen:
-    """Draws a snapshot; `names` has the short name of each stage by its key.
+    """Draws a snapshot: counts, a bar, the first causes of failures, what runs, what finished last.
 
-    From the top: the counts of the stages, a bar with the share of the work that is done, the first
-    causes of failures, what runs, and what finished last. What finds no room below is left out.
+    `names` has the short name of each stage by its key.
     """
 
     stages: Sequence[Stage]
@@ -311,49 +256,48 @@ class LiveScreen:
         return ["done", "", "", seconds_text(done.seconds), note]
 
 
-class _Lines:
+@contextlib.contextmanager
+def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
     """A line for each stage whose state changed, now and then for one that runs, and for the run.
 
     Stages that others block are counted.
     """
+    known: dict[str, tuple[Status, str]] = {}
+    printed: dict[str, float] = {}
+    overall = time.monotonic()
+    labels = distinguish(progress.stages)
 
-    def __init__(self, progress: RunProgress, console: Console) -> None:
-        self._progress, self._console = progress, console
-        self._known: dict[str, tuple[Status, str]] = {}
-        self._printed: dict[str, float] = {}
-        self._overall = time.monotonic()
-        self._labels = distinguish(progress.stages)
+    def say(what: str, text: str) -> None:
+        print_line(console, f"{time.strftime('%H:%M:%S')} {what:<12} {text}".rstrip())
 
-    def show(self, now: Snapshot) -> None:
-        """Print what has changed since the last snapshot."""
+    def show(now: Snapshot) -> None:
+        nonlocal overall
         together: Counter[tuple[Status, str]] = Counter()
         clock = time.monotonic()
-        for stage in self._progress.stages:
+        for stage in progress.stages:
             state = now.states[stage.key]
-            before = self._known.setdefault(stage.key, (state.status, state.reason))
-            self._known[stage.key] = (state.status, state.reason)
+            before = known.setdefault(stage.key, (state.status, state.reason))
+            known[stage.key] = (state.status, state.reason)
             running = state.status is Status.RUNNING
             has_news = running and before[1] != state.reason
             changed = before[0] is not state.status or has_news
-            quiet = clock - self._printed.setdefault(stage.key, clock) > LINE_SECONDS
+            quiet = clock - printed.setdefault(stage.key, clock) > LINE_SECONDS
             if changed and (state.is_unneeded or is_blocked_by_another(stage, now.states)):
                 together[state.status, state.reason] += 1
             elif changed or (quiet and running):
-                self._printed[stage.key] = clock
-                cells = progress_cells(stage, state, self._progress.store)
+                printed[stage.key] = clock
+                cells = progress_cells(stage, state, progress.store)
                 if has_news:
                     cells.append(state.reason)
-                text = "  ".join([self._labels[stage.key], *filter(None, cells)])
-                self._say(state_text(state), text)
+                say(state_text(state), "  ".join([labels[stage.key], *filter(None, cells)]))
         for (status, reason), number in together.items():
-            self._say(str(status), f"{counted(number)}: {reason}")
-        if clock - self._overall > OVERALL_SECONDS:
-            self._overall = clock
+            say(str(status), f"{counted(number)}: {reason}")
+        if clock - overall > OVERALL_SECONDS:
+            overall = clock
             share = f"{now.time_left.share:.0%} of the work"
-            self._say("all", f"{summary(now.states)}; {share}, {time_left_text(now.time_left)}")
+            say("all", f"{summary(now.states)}; {share}, {time_left_text(now.time_left)}")
 
-    def _say(self, what: str, text: str) -> None:
-        print_line(self._console, f"{time.strftime('%H:%M:%S')} {what:<12} {text}".rstrip())
+    yield show
 
 
 def watch(sweeps: Sequence[Sweep], store: Store, console: Console) -> None:

@@ -1,7 +1,7 @@
-"""How far a run is: its problems by cause, what each stage has done, and the time that is left.
+"""How far a run is: why stages failed, what each has done, and the time that is left.
 
-The numbers come from the store, and the states from the run's searcher. `fope-lab status` asks the
-store and its heartbeats instead (`observe_states`), from any machine.
+The numbers come from the store, and the states from the run's searcher, or, for `fope-lab status`
+on any machine, from the store and its heartbeats (`observe_states`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+from rich.console import Console
+
+from fope_lab.config.problems import counted
 from fope_lab.planning.needed_stages import NeededStates
 from fope_lab.planning.schedule import Amounts, Machines, StageTime, TimeLeft, time_left
 from fope_lab.store import StageState, Status, Store
@@ -25,6 +27,21 @@ States = Mapping[str, StageState]
 
 PROBLEMS = (Status.DAMAGED, Status.INTERRUPTED, Status.BLOCKED, Status.FAILED)
 """The statuses whose cause the user wants to know, the most urgent last."""
+STYLES = {
+    Status.FAILED: "bold red",
+    Status.RUNNING: "bold cyan",
+    Status.DAMAGED: "yellow",
+    Status.INTERRUPTED: "yellow",
+    Status.WAITING: "dim",
+    Status.NOT_STARTED: "dim",
+    Status.BLOCKED: "red",
+    Status.IF_NEEDED: "dim",
+    Status.NOT_NEEDED: "dim",
+    Status.DONE: "green",
+}
+"""How each status is drawn."""
+MOST_CAUSES = 10
+"""How many causes of each status the end of a run prints."""
 MOST_LABELS = 4
 """How many stages of a cause are named; the others are counted."""
 ESTIMATE_SECONDS = 2.0
@@ -53,7 +70,7 @@ class Cause:
 
 
 def causes(stages: Sequence[Stage], states: States, store: Store) -> list[Cause]:
-    """Each cause of a problem once, those of failures last; stages that wait for others have none.
+    """Each cause of a problem once, those of failures last.
 
     Errors that differ only in the stage's label, key or folder are one cause.
     """
@@ -66,14 +83,42 @@ def causes(stages: Sequence[Stage], states: States, store: Store) -> list[Cause]
         for own in (str(store.folder(stage.kind, stage.key).path), stage.key, stage.label):
             same = same.replace(own, "")
         found.setdefault((state.status, same), []).append((stage, state))
-    ordered = sorted(found.items(), key=lambda item: PROBLEMS.index(item[0][0]))
     all_causes = []
-    for (status, _), alike in ordered:
+    for (status, _), alike in found.items():
         first, state = alike[0]
         log = store.folder(first.kind, first.key).paths.log
         whose = tuple(stage for stage, _ in alike)
         all_causes.append(Cause(status, state.error, whose, log if log.exists() else None))
-    return all_causes
+    return sorted(all_causes, key=lambda cause: PROBLEMS.index(cause.status))
+
+
+def print_line(console: Console, text: str, style: str | None = None) -> None:
+    """Print a text as it is, however wide the console is."""
+    console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)
+
+
+def print_problems(
+    stages: Sequence[Stage],
+    states: States,
+    store: Store,
+    console: Console,
+    most: int | None = None,
+) -> None:
+    """Print why stages failed or can't go on, each cause once, and how many stages they block.
+
+    Of each status, the first `most` causes are printed, and the others counted.
+    """
+    found = causes(stages, states, store)
+    for status in PROBLEMS:
+        alike = [cause for cause in found if cause.status is status]
+        for cause in alike[:most]:
+            print_line(console, str(cause), style=STYLES[status])
+        if rest := alike[most:] if most is not None else []:
+            of = counted(sum(len(cause.stages) for cause in rest))
+            text = f"{status} {of} more, for {len(rest)} other reasons; see `fope-lab status`"
+            print_line(console, text, style=STYLES[status])
+    if blocked := sum(is_blocked_by_another(stage, states) for stage in stages):
+        print_line(console, f"blocked by them: {counted(blocked)}", style=STYLES[Status.BLOCKED])
 
 
 def is_blocked_by_another(stage: Stage, states: States) -> bool:
@@ -92,10 +137,10 @@ def listed(names: Sequence[str], most: int) -> str:
 
 @dataclass(frozen=True)
 class StageProgress:
-    """What a stage has told of its work; None where it has told nothing, or can't know it.
+    """What a stage has told of its work, as far as it has.
 
-    `seconds` are those that a finished stage took in all its `attempts`, and `left` those of a
-    running one.
+    `seconds` are what a finished stage took in all its `attempts`, and `left` those of a running
+    one.
     """
 
     step: int | None = None
@@ -116,13 +161,11 @@ def stage_progress(stage: Stage, state: StageState, store: Store) -> StageProgre
         taken = folder.time_taken()
         return StageProgress() if taken is None else StageProgress(**asdict(taken))
     told = folder.progress() if state.status in (Status.RUNNING, Status.INTERRUPTED) else None
-    return StageProgress() if told is None else _told(told, state.status is Status.RUNNING)
-
-
-def _told(told: Mapping[str, Any], running: bool) -> StageProgress:
+    if told is None:
+        return StageProgress()
     step, total, seconds = told["step"], told["total"], told["seconds"]
-    made = step - told["first_step"]
-    speed = made / seconds if made > 0 and seconds > 0 else None
+    made, running = step - told["first_step"], state.status is Status.RUNNING
+    speed = made / seconds if running and made > 0 and seconds > 0 else None
     # What prepares data does not know its end: it tells of one step more than it has done.
     knows_end = total - step > 1
     return StageProgress(
@@ -131,8 +174,8 @@ def _told(told: Mapping[str, Any], running: bool) -> StageProgress:
         loss=told.get("loss"),
         tokens_per_second=told.get("tokens_per_second"),
         flops_utilisation=told.get("flops_utilisation"),
-        steps_per_second=speed if running else None,
-        left=(total - step) / speed if running and speed and knows_end else None,
+        steps_per_second=speed,
+        left=(total - step) / speed if speed and knows_end else None,
     )
 
 
@@ -154,10 +197,7 @@ class Snapshot:
 
 @dataclass
 class RunProgress:
-    """Takes snapshots of a run of `stages`, which come parents first.
-
-    `forecasts` are the plan's seconds by key, or None, and `room` returns what the cluster has.
-    """
+    """Takes snapshots of a run of `stages`, parents first; `room` returns what the cluster has."""
 
     stages: Sequence[Stage]
     store: Store
@@ -184,7 +224,12 @@ class RunProgress:
                 self._began.setdefault(stage.key, now)
                 running[stage.key] = stage_progress(stage, state, self.store)
             elif state.is_done:
-                self._note_finished(stage, state)
+                if stage.key not in self._finished and stage.key not in self._cached:
+                    progress = stage_progress(stage, state, self.store)
+                    if state == CACHED:
+                        self._cached[stage.key] = progress.seconds or 0.0
+                    else:
+                        self._finished[stage.key] = (stage, progress)
             else:
                 self._began.pop(stage.key, None)
         if now >= self._next_estimate or self._estimate is None:
@@ -198,15 +243,6 @@ class RunProgress:
         elapsed = now - self._started
         return Snapshot(states, running, latest, self._problems[1], self._estimate, elapsed)
 
-    def _note_finished(self, stage: Stage, state: StageState) -> None:
-        if stage.key in self._finished or stage.key in self._cached:
-            return
-        progress = stage_progress(stage, state, self.store)
-        if state == CACHED:
-            self._cached[stage.key] = progress.seconds or 0.0
-        else:
-            self._finished[stage.key] = (stage, progress)
-
     def _time_left(
         self, states: States, running: Mapping[str, StageProgress], now: float
     ) -> TimeLeft:
@@ -219,6 +255,12 @@ class RunProgress:
             if progress.left is not None and progress.total and progress.steps_per_second:
                 whole = progress.total / progress.steps_per_second
                 measured[key] = StageTime(whole, progress.left)
+        # What the cluster has, but at least what the largest stage asks for, as it may grow.
+        there, asked = self.room(), [stage.spec.resources for stage in self.stages]
+        machines = Machines(
+            cpus=max(there.get("CPU", 0.0), *(r.cpus * r.size for r in asked)),
+            gpus=max(there.get("GPU", 0.0), *(float(r.gpus) for r in asked)),
+        )
         stopped = {
             key
             for key, state in states.items()
@@ -231,24 +273,14 @@ class RunProgress:
             cached={key: seconds for key, seconds in self._cached.items() if states[key].is_done},
             begun={key: now - self._began[key] for key in running},
             stopped=stopped,
-            machines=self._machines(),
-        )
-
-    def _machines(self) -> Machines:
-        """What the cluster has, but at least what the largest stage asks for, as it may grow."""
-        there = self.room()
-        resources = [stage.spec.resources for stage in self.stages]
-        return Machines(
-            cpus=max(there.get("CPU", 0.0), *(r.cpus * r.size for r in resources)),
-            gpus=max(there.get("GPU", 0.0), *(float(r.gpus) for r in resources)),
+            machines=machines,
         )
 
 
 def observe_states(sweeps: Sequence[Sweep], store: Store) -> dict[str, StageState]:
     """The states of all stages as another process can tell them, which takes a moment if any runs.
 
-    A stage that has not failed and lacks its data is blocked, as a plan says, and one whose seed a
-    rule has not asked for says so.
+    As in a plan, a stage that lacks its data is blocked, and an unneeded seed says so.
     """
     stages = list({stage.key: stage for sweep in sweeps for stage in sweep.stages}.values())
     states = read_states(stages, store)

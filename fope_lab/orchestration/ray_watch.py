@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ray._private import worker
+
 from fope_lab.config.environment import WRONG_INPUT
 from fope_lab.orchestration.cluster_address import answers_as_ray
 
@@ -32,7 +34,7 @@ _SHOW_CURSOR = "\x1b[?25h"  # a live view hides it
 @contextlib.contextmanager
 def ending_with_own_ray(clean_up: Callable[[], None]) -> Iterator[None]:
     """While a Ray of our own runs: if it dies, call `clean_up`, print a line, end the process."""
-    node = _node()
+    node: Any = worker._global_node
 
     def look() -> str | None:
         dead = [_NAMES[kind] for kind, _ in node.dead_processes() if kind in _NAMES]
@@ -48,36 +50,30 @@ def ending_with_own_ray(clean_up: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending_with_cluster() -> Iterator[None]:
-    """While a cluster that the run has joined runs: if its head or this node's raylet dies, print a
-    line and end this process. The leases go stale: on other nodes, trials may still run."""
-    node = _node()
+    """While a joined cluster runs: if its head or this node's raylet dies, print a line and end the
+    process. The leases go stale: on other nodes, trials may still run."""
+    node = worker._global_node
     if node is None:  # Ray's client raises an error of its own
         yield
         return
-    with _watching(_Cluster(node.gcs_address, node.raylet_socket_name), JOINED_SECONDS):
-        yield
+    lost = f"head of the Ray cluster at {node.gcs_address} does not answer"
+    heard, told = time.monotonic(), False
 
-
-class _Cluster:
-    """Tells when a cluster's head, or the raylet of this node, is lost."""
-
-    def __init__(self, head: str, raylet_socket: str) -> None:
-        self._head, self._raylet_socket = head, raylet_socket
-        self._heard, self._told = time.monotonic(), False
-
-    def __call__(self) -> str | None:
-        """What is lost, or None. A head that has been silent for some seconds is told."""
-        if not _is_open(self._raylet_socket):
+    def look() -> str | None:
+        nonlocal heard, told
+        if not _is_open(node.raylet_socket_name):
             return f"{_NAMES[_RAYLET]} on this machine has died"
         with contextlib.suppress(OSError):
-            answers_as_ray(self._head)
-            self._heard, self._told = time.monotonic(), False
-        silent = time.monotonic() - self._heard
-        lost = f"head of the Ray cluster at {self._head} does not answer"
-        if silent > SILENT_SECONDS and not self._told:
-            self._told = True
-            _print(f"The {lost}; waiting for it.")
+            answers_as_ray(node.gcs_address)
+            heard, told = time.monotonic(), False
+        silent = time.monotonic() - heard
+        if silent > SILENT_SECONDS and not told:
+            told = True
+            print(f"The {lost}; waiting for it.", file=sys.stderr, flush=True)
         return f"the {lost}" if silent > LOST_SECONDS else None
+
+    with _watching(look, JOINED_SECONDS):
+        yield
 
 
 @contextlib.contextmanager
@@ -91,7 +87,8 @@ def _watching(
         while not over.wait(seconds):
             lost = look()
             if lost and not over.is_set():
-                _print(f"{_SHOW_CURSOR if sys.stdout.isatty() else ''}error: {lost}; {GO_ON}")
+                cursor = _SHOW_CURSOR if sys.stdout.isatty() else ""
+                print(f"{cursor}error: {lost}; {GO_ON}", file=sys.stderr, flush=True)
                 if end is not None:
                     with contextlib.suppress(Exception):  # the next run clears what is left
                         end()
@@ -110,8 +107,6 @@ def _watching(
 @contextlib.contextmanager
 def _without_raylet_log() -> Iterator[None]:
     """Keep Ray from printing the log of a raylet that has died: one line says it."""
-    from ray._private import worker
-
     printed = worker.print_to_stdstream
 
     def print_other(data: Mapping[str, Any], *args: Any, **options: Any) -> None:
@@ -125,23 +120,9 @@ def _without_raylet_log() -> Iterator[None]:
         worker.print_to_stdstream = printed
 
 
-def _node() -> Any:
-    """What Ray knows of this node, or None through Ray's client."""
-    from ray._private import worker
-
-    return worker._global_node
-
-
 def _is_open(path: str) -> bool:
-    """Whether a process has a Unix socket open; True where the system does not tell.
-
-    Connecting would tell, too, but leave a line in the raylet's log each time.
-    """
-    try:
+    """Whether a process has a Unix socket open; True where the system does not tell."""
+    try:  # connecting would leave a line in the raylet's log each time
         return os.fsencode(path) in Path("/proc/net/unix").read_bytes()
     except OSError:
         return True
-
-
-def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

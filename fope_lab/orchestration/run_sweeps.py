@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,13 @@ from fope_lab.config.environment import RUN, require_packages
 from fope_lab.config.problems import counted
 from fope_lab.devices import device_named, this_machine
 from fope_lab.orchestration.cluster_address import LOCAL, prepare_environment, require_cluster
-from fope_lab.orchestration.live_view import MOST_CAUSES, live_view, print_line, print_problems
-from fope_lab.orchestration.progress import RunProgress
+from fope_lab.orchestration.live_view import live_view
+from fope_lab.orchestration.progress import (
+    MOST_CAUSES,
+    RunProgress,
+    print_line,
+    print_problems,
+)
 from fope_lab.orchestration.sweep_report import keep_report, report_artifacts, tracked_report
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
@@ -59,14 +63,14 @@ def run_sweeps(
     """Run every stage that the store lacks and write the reports.
 
     `redo` names stages to re-run with their descendants, and `redo_stale` adds those whose code has
-    changed since they ran. Their previous output is kept in their folders. `select` chooses the
-    stages that are run; reports and MLflow are always of whole sweeps.
+    changed since they ran; their output is kept in their folders. `select` chooses the stages that
+    are run; reports and MLflow are always of whole sweeps. With `device`, the GPUs of the cluster,
+    stages are checked against their memory.
 
     Returns the states of the stages that failed or were blocked, by key, and prints their errors,
-    even if something else ends the run early. `device` names the GPUs of the cluster; if it is
-    given, stages are checked against their memory. Raises KeyboardInterrupt if the run was
-    interrupted, SweepError for stages that can't fit their device, StoreError, TrackingError,
-    ClusterError, ResourcesError or MissingPackageError for what is not there.
+    even if something else ends the run early. Raises KeyboardInterrupt if the run was interrupted,
+    SweepError for stages that can't fit their device, StoreError, TrackingError, ClusterError,
+    ResourcesError or MissingPackageError for what is not there.
     """
     place = Store.open(store)
     plans = plan_sweeps(sweeps, place)
@@ -115,11 +119,11 @@ def run_sweeps(
         for planned in finished:
             keep_corpora(planned, place)
         _finish(finished, place, tracker, console, problem)
-        _print_left_out(finished, stages, console)
+        if left := _actions(finished, stages)[LEFT_OUT]:
+            text = f"{counted(left)} not selected; run without --only or --retry-failed to finish"
+            print_line(console, text, style="yellow")
     finally:  # whatever is wrong with a report, it must not hide why stages failed
-        _print_reruns(stages, states, console)
-        print_problems(stages, states, place, console, MOST_CAUSES)
-        _print_end(stages, states, console)
+        _print_end(stages, states, place, console)
     stopped = (Status.FAILED, Status.BLOCKED)
     return {key: state for key, state in states.items() if state.status in stopped}
 
@@ -135,16 +139,17 @@ def _actions(plans: Sequence[Plan], selected: Sequence[Stage]) -> Counter[str]:
     return counts
 
 
-def _print_left_out(plans: Sequence[Plan], selected: Sequence[Stage], console: Console) -> None:
-    """Print how many stages are not done because they were not selected."""
-    if left := _actions(plans, selected)[LEFT_OUT]:
-        text = f"{counted(left)} not selected; run without --only or --retry-failed to finish"
-        print_line(console, text, style="yellow")
-
-
-def _print_end(stages: Sequence[Stage], states: Mapping[str, StageState], console: Console) -> None:
-    """Print, below the causes, how many stages of a run failed or were blocked, and what to do."""
-    counts = Counter(states[stage.key].status for stage in stages if stage.key in states)
+def _print_end(
+    stages: Sequence[Stage], states: Mapping[str, StageState], store: Store, console: Console
+) -> None:
+    """Print which stages were re-run as they or their parents were damaged, why stages failed, how
+    many, and what to do."""
+    ended = [states[stage.key] for stage in stages if stage.key in states]
+    for state in ended:
+        if state.is_done and state.reason not in ("", CACHED.reason):
+            print_line(console, f"re-run: {state.reason}", style="yellow")
+    print_problems(stages, states, store, console, MOST_CAUSES)
+    counts = Counter(state.status for state in ended)
     if failed := counts[Status.FAILED]:
         blocked = f", {counts[Status.BLOCKED]:,} blocked" if counts[Status.BLOCKED] else ""
         text = f"{counts[Status.DONE]:,} of {counted(len(stages))} done, {failed:,} failed{blocked}"
@@ -176,16 +181,6 @@ def _prepare_rerun(stages: Sequence[Stage], store: Store, console: Console) -> N
             print_line(console, f"re-running {stage.label}; its previous output is in {aside}")
 
 
-def _print_reruns(
-    stages: Sequence[Stage], states: Mapping[str, StageState], console: Console
-) -> None:
-    """Print which finished stages were re-run, and why: they or their parents were damaged."""
-    for stage in stages:
-        state = states.get(stage.key)
-        if state is not None and state.is_done and state.reason not in ("", CACHED.reason):
-            print_line(console, f"re-run: {state.reason}", style="yellow")
-
-
 def require_unblocked(plans: Sequence[Plan]) -> None:
     """Raises StoreError if data that a stage needs must be fetched first."""
     labels: dict[str, dict[str, None]] = {}
@@ -203,15 +198,15 @@ def _require_memory(
 ) -> None:
     """Raises SweepError if a stage that is not done, or is run `again`, needs more memory than
     there is: a stage with GPUs on `device`, one without on this machine, if the run is local."""
-    gpu = device_named(device) if device else None
-    cpu = this_machine() if address == LOCAL else None
-    reasons: dict[str, str] = {}
     repeated = {stage.key for stage in again}
-    for planned in plans:
-        states = planned.states
-        left = (s for s in planned.sweep.stages if s.key in repeated or not states[s.key].is_done)
-        reasons |= too_large(left, gpu, cpu)
-    if reasons:
+    left = [
+        stage
+        for planned in plans
+        for stage in planned.sweep.stages
+        if stage.key in repeated or not planned.states[stage.key].is_done
+    ]
+    cpu = this_machine() if address == LOCAL else None
+    if reasons := too_large(left, device_named(device) if device else None, cpu):
         raise too_large_error(plans, reasons)
 
 
@@ -233,53 +228,39 @@ def _run_stages(
     prepare_environment(address)
     from fope_lab.orchestration.controller import run_stages
 
-    watched = _Watched(stages, plans, store, forecasts, tracker, console)
+    problem = None
+
+    @contextlib.contextmanager
+    def watch(read_states: ReadStates, read_room: ReadRoom) -> Iterator[None]:
+        nonlocal problem
+        tracking = TrackingThread(tracker, plans)
+        tracking.start()
+        progress = RunProgress(stages, store, forecasts, read_room)
+        try:
+            with live_view(progress, read_states, console):
+                yield
+        except BaseException:
+            print_problems(stages, read_states(), store, console, MOST_CAUSES)
+            tracking.flush(INTERRUPTED_SECONDS)  # the next run, or `sync`, uploads the rest
+            raise
+        tracking.flush()
+        problem = tracking.unreachable
+
     states = run_stages(
         stages,
         store,
         without_gaps(forecasts),
         address=address,
-        watch=watched,
+        watch=watch,
         sweeps=[planned.sweep.name for planned in plans],
         say=lambda line: print_line(console, line, style="yellow"),
         needed=NeededStates([planned.sweep for planned in plans], store).of,
     )
-    return states, watched.problem
-
-
-@dataclass
-class _Watched:
-    """Shows a run while it lasts, and keeps MLflow up to date; then `problem` says what of MLflow
-    can't be used, if anything."""
-
-    stages: Sequence[Stage]
-    plans: Sequence[Plan]
-    store: Store
-    forecasts: Mapping[str, float | None]
-    tracker: Tracker
-    console: Console
-    problem: str | None = None
-
-    @contextlib.contextmanager
-    def __call__(self, read_states: ReadStates, read_room: ReadRoom) -> Iterator[None]:
-        """Watch a run until the block ends."""
-        tracking = TrackingThread(self.tracker, self.plans)
-        tracking.start()
-        progress = RunProgress(self.stages, self.store, self.forecasts, read_room)
-        try:
-            with live_view(progress, read_states, self.console):
-                yield
-        except BaseException:
-            states = read_states()
-            print_problems(self.stages, states, self.store, self.console, MOST_CAUSES)
-            tracking.flush(INTERRUPTED_SECONDS)  # the next run, or `sync`, uploads the rest
-            raise
-        tracking.flush()
-        self.problem = tracking.unreachable
+    return states, problem
 
 
 def _upload(tracker: Tracker, plans: Sequence[Plan]) -> TrackingThread:
-    """Bring MLflow up to date; returns the thread, which has ended or is not waited for."""
+    """Bring MLflow up to date, as far as it answers in time."""
     tracking = TrackingThread(tracker, plans)
     tracking.start()
     tracking.flush()
@@ -291,8 +272,7 @@ def _finish(
 ) -> None:
     """Write and print the reports, and bring MLflow up to date or say why it is not.
 
-    `problem` says why MLflow can't be used: then it is not tried again. The reports are kept for
-    `sync` all the same.
+    If `problem` says so already, it is not tried again; the reports are kept for `sync`.
     """
     unrecorded: str | None = None
     for planned in plans:
@@ -313,10 +293,6 @@ def _finish(
     if problem is None:
         tracking = _upload(tracker, plans)
         problem = tracking.unreachable or tracking.last_error or unrecorded
-    _print_tracking(tracker, store, console, problem)
-
-
-def _print_tracking(tracker: Tracker, store: Store, console: Console, problem: str | None) -> None:
     place = quote(str(store))
     pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {place})"
     print_line(console, f"MLflow: {tracker.address}{pages}")

@@ -1,9 +1,8 @@
 """The DAG-aware searcher: it gives a stage to Ray Tune when the stage's parents are done.
 
-Tune calls `suggest` for a next trial whenever it could start one. Of the stages that are ready, the
-one with the longest remaining path by the plan's forecasts goes first. `None` means that nothing is
-ready yet, and `FINISHED` that nothing is left. The store says what is done; the searcher keeps the
-state of each stage in this run.
+Tune calls `suggest` whenever it could start a trial. Of the stages that are ready, the one with the
+longest remaining path by the plan's forecasts goes first. The store says what is done; the searcher
+keeps the state of each stage in this run.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,10 +47,9 @@ class StageSearcher(Searcher):
     ) -> None:
         """`stages` come parents first, and `seconds` has the plan's forecast of each by key.
 
-        `owner` is this driver. `capacity` bounds how many stages Tune has at once: Tune starts them
-        first come, first served, so that a stage given early would keep a more urgent one waiting.
-        Once `is_ending` is true, Tune gets no more stages. `needed` returns the states with those
-        stages waiting that results have shown to be needed, and those unneeded that are not.
+        `capacity` bounds how many stages Tune has at once: it starts them first come, first served,
+        so that a stage given early would keep a more urgent one waiting. Once `is_ending`, it gets
+        no more. `needed` updates the states of stages that results have shown to be needed, or not.
         """
         super().__init__()
         self._stages = {stage.key: stage for stage in stages}
@@ -78,7 +76,7 @@ class StageSearcher(Searcher):
             # While nothing runs, Tune asks again and again, and does nothing else for ten minutes.
             if self._is_ending() or all(s.status in ENDED for s in self._states.values()):
                 return Searcher.FINISHED
-            for key in self._capacity.admissible(sorted(self._ready(), key=self._order)):
+            for key in self._capacity.admissible(self._ready()):
                 folder = self._folder(key)
                 lease, token = self._observer.state(folder.attempts, self._owner)
                 if folder.is_done():  # read after the lease: another driver may just have ended
@@ -98,32 +96,24 @@ class StageSearcher(Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Note that Tune ended a trial; the store says how the stage ended, else the trial.
-
-        A trial that reports WAITING found a parent's output damaged, and moved it away. A trial
-        that reports RUNNING found the stage with another driver, which may also have taken
-        it from a trial whose process died. A trial that reports INTERRUPTED was asked to stop. A
-        failure that the store does not have yet is recorded, so that all views agree and no lease
-        is left.
-        """
+        """Note that Tune ended a trial; the store says how the stage ended, else the trial."""
         with self._lock:
-            key, reported = self._trials.pop(trial_id), result or {}
+            key, result = self._trials.pop(trial_id), result or {}
             self._capacity.release(key)
             folder = self._folder(key)
-            state, reason = folder.state(), reported.get(REASON)
+            state, status, reason = folder.state(), result.get(STATUS), result.get(REASON)
             lease, _ = self._observer.state(folder.attempts, self._owner)
             if state.is_done:
                 self._states[key] = replace(state, reason=self._reruns.get(key, ""))
                 self._rerun_if_parents_changed(self._stages[key])
                 self._rerun_children(self._stages[key])
-            elif reported.get(STATUS) == Status.WAITING:
+            elif status == Status.WAITING:  # it found a parent damaged, and moved that away
                 self._rerun_parents(key, reason or "")
-            elif reported.get(STATUS) == Status.INTERRUPTED:
+            elif status == Status.INTERRUPTED:  # it was asked to stop
                 begun = state.attempt is not None and state.attempt.owner == self._owner
                 self._states[key] = replace(state, status=Status.INTERRUPTED) if begun else WAITING
-            elif reported.get(STATUS) == Status.RUNNING or (
-                lease is LeaseState.HELD and not reason
-            ):
+            elif status == Status.RUNNING or (lease is LeaseState.HELD and not reason):
+                # Another driver has the stage; it may have taken it from a process that died.
                 self._states[key] = WAITING
             else:
                 self._states[key] = self._failed(folder, state, reason)
@@ -136,10 +126,10 @@ class StageSearcher(Searcher):
             if key is None:
                 return
             self._deaths[key] += 1
+            died = "its process died"
             tries = f"try {self._deaths[key] + 1} of {PROCESS_RETRIES + 1}"
-            self._states[key] = replace(STARTED, reason=f"its process died; {tries}")
-            label = self._stages[key].label
-            self._reruns[key] = f"{label}: its process died, and another one went on"
+            self._states[key] = replace(STARTED, reason=f"{died}; {tries}")
+            self._reruns[key] = f"{self._stages[key].label}: {died}, and another one went on"
 
     def states(self) -> dict[str, StageState]:
         """Return a copy of every stage's state in this run, by key."""
@@ -149,23 +139,19 @@ class StageSearcher(Searcher):
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the store holds everything, and a later run plans again from it."""
 
-    def restore(self, checkpoint_path: str) -> None:
-        """Do nothing, because `save` saves nothing."""
+    restore = save
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its arguments for `Tuner.restore`, which is not used."""
         return {}
 
     def _rerun_parents(self, key: str, reason: str) -> None:
-        """Re-run the parents of a stage that are no longer done, and then the stage.
-
-        Another child may have found the same damage first: then the parent already runs. A parent
-        that is damaged a second time fails, because its disk loses what is written.
-        """
+        """Re-run the parents of a stage that are no longer done, and then the stage."""
         self._states[key] = WAITING
         for parent in self._stages[key].parents.values():
+            # Another child may have found the same damage first: then the parent already runs.
             if self._states[parent].is_done and not self._folder(parent).is_done():
-                if parent in self._damaged:
+                if parent in self._damaged:  # its disk loses what is written
                     self._states[parent] = StageState(Status.FAILED, f"damaged twice: {reason}")
                 else:
                     self._states[parent] = WAITING
@@ -173,8 +159,7 @@ class StageSearcher(Searcher):
                     self._damaged.add(parent)
 
     def _settle(self) -> None:
-        """Take in what results have shown to be needed; of that, block what a failure left without
-        a parent, which may have failed before it was needed."""
+        """Take in what results have shown to be needed, and block what has lost a parent."""
         needed = self._needed(self._states)
         blocked = block_descendants(list(self._stages.values()), needed)
         self._states = {
@@ -182,11 +167,8 @@ class StageSearcher(Searcher):
         }
 
     def _rerun_children(self, parent: Stage) -> None:
-        """Re-run the finished children of a stage that has just finished with another output.
-
-        A stage finishes after its children if its output was damaged or removed. Children that read
-        equal output stay. Those that did not record what they read are re-run.
-        """
+        """Re-run the finished children of a stage that has just finished with another output than
+        they read: its own was damaged or removed."""
         digest = output_digest(self._folder(parent.key))
         for child in self._stages.values():
             roles = [role for role, key in child.parents.items() if key == parent.key]
@@ -209,10 +191,8 @@ class StageSearcher(Searcher):
         self._states[stage.key], self._reruns[stage.key] = WAITING, reason
 
     def _failed(self, folder: StageFolder, state: StageState, reason: str | None) -> StageState:
-        """The state of a stage whose trial ended without finishing it.
-
-        `reason` is the trial's; it is None if the trial's process died once more than Tune retries.
-        """
+        """Have the store record why a trial ended without finishing its stage, so that all views
+        agree and no lease is left. Without the trial's `reason`, its process died too often."""
         newest = state.attempt
         if newest is None or newest.owner != self._owner:
             return StageState(Status.FAILED, reason or "its process died before it could begin")
@@ -226,16 +206,16 @@ class StageSearcher(Searcher):
             return state
         return StageState(Status.FAILED, reason or state.reason)
 
-    def _ready(self) -> Iterable[str]:
-        for key, stage in self._stages.items():
-            state = self._states[key]
-            waits = state.status is Status.WAITING or state.elsewhere
-            if waits and is_ready(stage, self._states):
-                yield key
-
-    def _order(self, key: str) -> tuple[bool, float]:
+    def _ready(self) -> list[str]:
         """What is free comes before what another driver works on, then the longest path first."""
-        return self._states[key].elsewhere, -self._urgency[key]
+        states = self._states
+        ready = [
+            key
+            for key, stage in self._stages.items()
+            if (states[key].status is Status.WAITING or states[key].elsewhere)
+            and is_ready(stage, states)
+        ]
+        return sorted(ready, key=lambda key: (states[key].elsewhere, -self._urgency[key]))
 
     def _folder(self, key: str) -> StageFolder:
         return self._store.folder(self._stages[key].kind, key)

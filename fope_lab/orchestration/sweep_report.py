@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 from fope_lab.planning.forecast import forecast_seconds
@@ -33,32 +32,16 @@ def tracked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
     addresses = {key: run_link(tracker.uri, experiment, run) for key, run in ids.items()}
     links = RunLinks(ids, addresses, tracker.view_links(sweep.name))
     snapshot = StoreSnapshot.of(store)
-    return build_report(
-        sweep,
-        snapshot,
-        provenance=provenance(sweep, snapshot),
-        links=links,
-        seconds=_StageSeconds(sweep, snapshot),
-    )
+    forecasts = functools.cache(lambda: forecast_seconds(sweep.stages, snapshot))
 
-
-@dataclass(frozen=True)
-class _StageSeconds:
-    """How long stages of a sweep take, from what was measured in a store, which is read once and
-    only if anyone asks."""
-
-    sweep: Sweep
-    store: Store
-
-    def __call__(self, stages: Sequence[Stage]) -> float | None:
-        """The seconds of the stages in all; None if one of them is unknown."""
-        times = [self._forecasts.get(stage.key) for stage in stages]
+    def seconds(stages: Sequence[Stage]) -> float | None:
+        """The seconds of the stages in all, from what was measured; None if one is unknown."""
+        times = [forecasts().get(stage.key) for stage in stages]
         known = [time for time in times if time is not None]
         return sum(known) if times and len(known) == len(times) else None
 
-    @cached_property
-    def _forecasts(self) -> Mapping[str, float | None]:
-        return forecast_seconds(self.sweep.stages, self.store)
+    source = provenance(sweep, snapshot)
+    return build_report(sweep, snapshot, provenance=source, links=links, seconds=seconds)
 
 
 def report_artifacts(report: Report, written: WrittenReport) -> dict[str, bytes]:

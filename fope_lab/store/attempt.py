@@ -10,20 +10,38 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
-from fope_lab.store.attempts import Ending, WorkTime, contributors, device_of, time_before
+from fope_lab.store.attempts import Attempts, Ending, contributors, device_of, time_before
 from fope_lab.store.checkpoint import newest_complete
 from fope_lab.store.completion import complete
-from fope_lab.store.lease import Lease
+from fope_lab.store.lease import Heartbeat
 from fope_lab.store.records import StoreError
 from fope_lab.store.writer import FolderWriter, remove_old_checkpoints
+
+
+class Lease:
+    """The right to work on a stage, kept alive by a heartbeat until `end`."""
+
+    def __init__(self, attempts: Attempts, token: int) -> None:
+        self.attempts, self.token = attempts, token
+        self.heartbeat = Heartbeat(attempts, token)
+
+    def require(self) -> None:
+        """Raises LeaseLostError if a newer attempt has taken the lease."""
+        self.attempts.require_newest(self.token)
+
+    def end(self, ending: Ending, **details: Any) -> None:
+        """Record how the attempt ended, which frees the lease."""
+        self.heartbeat.stop()
+        # A full disk must not hide the error that is being reported. The lease then goes stale.
+        with contextlib.suppress(OSError):
+            self.attempts.end(self.token, ending, **details)
 
 
 class Attempt:
     """One attempt at a stage, used as a context manager.
 
-    If the block raises, the failure is recorded. If it ends without `finish`, the lease is
-    released, and a later attempt resumes from the last checkpoint. On a full disk nothing can be
-    recorded: the error still reaches the caller, and the lease goes stale.
+    If the block raises, the failure is recorded; if it ends without `finish`, the lease is free.
+    On a full disk nothing can be recorded: the error reaches the caller, and the lease goes stale.
     """
 
     def __init__(self, lease: Lease, writer: FolderWriter) -> None:
@@ -68,13 +86,11 @@ class Attempt:
     ) -> None:
         """Write result.json and DONE. From then on the stage is never run again.
 
-        DONE has the `seconds` of this attempt, and the time and number of those before it.
-        `execution_record` says what the attempt ran on. It goes into DONE together with the CPU
-        seconds of this process, which other programs on the machine do not lengthen, with whether
-        the attempt resumed from an earlier one, and with the time that the work up to there took
-        (`resumed_time`), if that is known and was on the same device. `parents` has, by role, the
-        digest of what the attempt read of each parent. Raises StoreError if the checkpoint that the
-        result belongs to is no longer whole, and LeaseLostError if a newer attempt has begun.
+        `execution_record` says what the attempt ran on. DONE has it with the processor time of this
+        process, and the time that the work before the resumed checkpoint took, if that was on the
+        same device. `parents` has, by role, the digest of what the attempt read of each parent.
+        Raises StoreError if the checkpoint that the result belongs to is no longer whole, and
+        LeaseLostError if a newer attempt has begun.
         """
         self.lease.require()
         self.writer.close()
@@ -96,12 +112,13 @@ class Attempt:
         if parents is not None:
             details["parents"] = dict(parents)
         if execution_record is not None:
-            before = self._resumed_time()
+            records = contributors(self.lease.attempts, self.lease.token)
+            same_device = len(set(map(device_of, records))) == 1
             details["ran"] = {
                 **execution_record,
                 "cpu_seconds": taken.cpu_seconds,
                 "resumed": self.writer.resumed_from is not None,
-                "resumed_time": None if before is None else asdict(before),
+                "resumed_time": asdict(self.writer.resumed_time) if same_device else None,
             }
         complete(
             self._paths,
@@ -113,12 +130,6 @@ class Attempt:
         )
         remove_old_checkpoints(self._paths, keep=0 if output is None else 1)
         self._end(Ending.DONE)
-
-    def _resumed_time(self) -> WorkTime | None:
-        """The time of the work that the attempt went on from; None if that is unknown, or if part
-        of it ran on another device."""
-        records = contributors(self.lease.attempts, self.lease.token)
-        return self.writer.resumed_time if len(set(map(device_of, records))) == 1 else None
 
     def _end_by(self, error: BaseException, ending: Ending) -> None:
         text = "".join(traceback.format_exception(error))

@@ -3,9 +3,6 @@
 An attempt is the file `attempts/<token>.json`. It is created exclusively, so only one of two
 drivers gets a token. Tokens only grow, and everything that an attempt writes carries its token (a
 fencing token). How the attempt ended is in `attempts/<token>.end`.
-
-All attempts together are what a stage cost. The work that a checkpoint holds took less time: what
-an attempt did after its last checkpoint is lost, and the next attempt does it again.
 """
 
 from __future__ import annotations
@@ -73,8 +70,7 @@ def is_gone(driver: str) -> bool:
 
 
 def _processes() -> str:
-    """Four digits for the processes that this one sees: containers may have one host name, and the
-    same numbers for different processes."""
+    """Four digits for the processes that this one sees: containers may share a host name."""
     with contextlib.suppress(OSError):
         return hashlib.sha256(os.readlink("/proc/self/ns/pid").encode()).hexdigest()[:4]
     return "0000"
@@ -162,10 +158,9 @@ class Attempts:
         """The token that `owner` may take now: above every one that left a trace.
 
         The newest attempt must have ended, belong to the same owner (a retry after a crash), or
-        have the token `supersede`, which the caller has watched go stale. Otherwise this raises
-        LeaseHeldError. Whatever the caller reads of the stage between this call and a successful
-        `take` is final, since nobody else held the lease in between, unless the process of the
-        attempt `supersede` is alive after all.
+        have the token `supersede`, which the caller has watched go stale; else this raises
+        LeaseHeldError. What the caller reads of the stage between this and a successful `take` is
+        final, unless the attempt `supersede` is alive after all.
         """
         trace = self._newest_trace()  # before the newest attempt, which may be just beginning
         newest = self.newest()
@@ -176,10 +171,7 @@ class Attempts:
         return max(newest.token, trace) + 1
 
     def take(self, token: int, owner: str, details: Mapping[str, Any]) -> None:
-        """Take the lease with a token from `next_token`.
-
-        Raises LeaseHeldError if another process took the token first.
-        """
+        """Take the lease with a token from `next_token`; raises LeaseHeldError if somebody has."""
         record = {"owner": owner, "started": time.time(), **details}
         if not create_exclusive(self._file(token, "json"), json.dumps(record, indent=1)):
             raise LeaseHeldError(f"{self.path.parent}: attempt {token} went to another process")
@@ -233,10 +225,7 @@ class AttemptsReading(Attempts):
 
 
 def contributors(attempts: Attempts, token: int) -> list[AttemptRecord]:
-    """The attempt `token`, the attempt whose checkpoint it resumed from, and so on, newest first.
-
-    The list ends early where a record is missing.
-    """
+    """The attempt `token`, the attempt whose checkpoint it resumed from, and so on, as recorded."""
     found: list[AttemptRecord] = []
     while token and (record := attempts.record(token)) is not None:
         found.append(record)
@@ -261,10 +250,7 @@ class TimeTaken:
 
 @dataclass(frozen=True)
 class WorkTime:
-    """The wall time and the processor time of work, in seconds.
-
-    The processor time is that of one process, which writes the checkpoints.
-    """
+    """The wall time of work, and the processor time of the process that writes its checkpoints."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -280,15 +266,11 @@ class Stopwatch:
         self._started, self._started_cpu = time.monotonic(), time.process_time()
 
     def read(self) -> WorkTime:
-        """The time since the stopwatch was made."""
         return WorkTime(time.monotonic() - self._started, time.process_time() - self._started_cpu)
 
 
 def over_attempts(duration: str, attempts: int | None) -> str:
-    """A duration in words with the attempts, if there were several, as in "12 s over 3 attempts".
-
-    `attempts` is None if nobody knows the number.
-    """
+    """A duration with the attempts, if there were several, as in "12 s over 3 attempts"."""
     return f"{duration} over {attempts} attempts" if attempts and attempts > 1 else duration
 
 
@@ -312,10 +294,6 @@ def time_before(attempts: Attempts, token: int) -> TimeTaken:
 
 
 def attempt_seconds(attempts: Attempts, record: AttemptRecord) -> float:
-    """The wall time of an attempt, in seconds.
-
-    An attempt that recorded none, since it is at work or has died, lived at least until its last
-    heartbeat.
-    """
+    """The seconds that an attempt recorded; one at work or dead lived until its last heartbeat."""
     told = (record.end or {}).get("seconds")
     return max(attempts.beat(record.token) - 1, 0) * BEAT_SECONDS if told is None else float(told)

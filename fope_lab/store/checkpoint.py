@@ -33,29 +33,17 @@ def digests_of(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def forget_digests() -> None:
-    """Have every file read again when its digest is next asked for: damage may leave its size and
-    time as they were."""
+    """Have every file read again: damage may leave its size and time as they were."""
     _sha256.cache_clear()
-
-
-def changed_sizes(folder: Path, digests: FileDigests) -> list[str]:
-    """The files that are missing or have another size than was written. This reads no file."""
-    return [name for name, entry in digests.items() if _size(folder / name) != entry["size"]]
 
 
 def changed_files(folder: Path, digests: FileDigests) -> list[str]:
     """The files that are missing or no longer hold what was written.
 
-    This reads every byte, but a file that was read before only if its size or time is another, or
-    after `forget_digests`.
+    A file that was read before is read again if its size or time is another, or after
+    `forget_digests`.
     """
     return [name for name, entry in digests.items() if not _is_as_written(folder / name, entry)]
-
-
-def digest_of_digests(digests: FileDigests) -> str:
-    """One SHA-256 for the names and contents of files, whatever their order."""
-    contents = sorted((name, entry["sha256"]) for name, entry in digests.items())
-    return hashlib.sha256(json.dumps(contents).encode()).hexdigest()
 
 
 def _is_as_written(path: Path, entry: Mapping[str, Any]) -> bool:
@@ -129,10 +117,7 @@ def newest_complete(paths: StagePaths) -> Checkpoint | None:
 
 
 def newest_intact(paths: StagePaths) -> Checkpoint | None:
-    """The newest checkpoint of a stage that is intact, and whose rows of metrics are, or None.
-
-    This reads every byte of it.
-    """
+    """The newest checkpoint that is intact, with its rows of metrics; this reads every byte."""
     return next((c for c in list_checkpoints(paths) if not damage_of_checkpoint(paths, c)), None)
 
 
@@ -142,19 +127,18 @@ def is_complete(path: Path) -> bool:
 
 
 def incomplete_files(path: Path) -> list[str]:
-    """The files of a checkpoint that are missing or have another size than was written, by name.
+    """The files that are missing or have another size than was written; this reads only sizes.
 
     Without a whole manifest, that is the manifest.
     """
     manifest = read_manifest(path / MANIFEST)
-    return [MANIFEST] if manifest is None else changed_sizes(path, manifest["files"])
+    if manifest is None:
+        return [MANIFEST]
+    return [n for n, entry in manifest["files"].items() if _size(path / n) != entry["size"]]
 
 
 def damaged_files(path: Path) -> list[str]:
-    """The files of a checkpoint that do not hold what was written, by name.
-
-    Without a whole manifest, that is the manifest. This reads every byte, as `changed_files` does.
-    """
+    """The files that do not hold what was written; without a whole manifest, the manifest."""
     manifest = read_manifest(path / MANIFEST)
     return [MANIFEST] if manifest is None else changed_files(path, manifest["files"])
 
@@ -162,7 +146,7 @@ def damaged_files(path: Path) -> list[str]:
 def damage_of_checkpoint(paths: StagePaths, checkpoint: Checkpoint) -> list[str]:
     """The damaged files of a checkpoint and of its rows of metrics, by their paths from the stage.
 
-    A manifest that was copied from another stage is one of them. This reads every byte.
+    A manifest of another stage is one of them.
     """
     folder = checkpoint.path.relative_to(paths.folder)
     manifest = read_manifest(checkpoint.path / MANIFEST)
@@ -173,19 +157,16 @@ def damage_of_checkpoint(paths: StagePaths, checkpoint: Checkpoint) -> list[str]
 
 
 def content_digest(path: Path, *, without: Collection[str] = ()) -> str | None:
-    """One SHA-256 for the files of a checkpoint, as its manifest lists them, but for some names.
-
-    None if the manifest is damaged or missing.
-    """
+    """One SHA-256 for the files that a manifest lists, but for some; None without a manifest."""
     manifest = read_manifest(path / MANIFEST)
     if manifest is None:
         return None
-    return digest_of_digests({n: e for n, e in manifest["files"].items() if n not in without})
+    files = sorted((n, e["sha256"]) for n, e in manifest["files"].items() if n not in without)
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
 def require_intact(path: Path) -> None:
-    """Raises StoreError if a checkpoint is damaged. A folder without a manifest is not of a store,
-    and passes."""
+    """Raises StoreError if a checkpoint is damaged. A folder without a manifest passes."""
     if (path / MANIFEST).exists() and (damaged := damaged_files(path)):
         raise StoreError(f"the checkpoint {path} is damaged: {changed_since_written(damaged)}")
 
@@ -207,8 +188,7 @@ def write_manifest(
 ) -> None:
     """Make the files in `directory` durable, then list them in its manifest.
 
-    `stage` is the kind and the key of the stage, and `metrics` are the segments that hold the rows
-    up to this checkpoint. A `partial` checkpoint is no output of the stage.
+    `stage` is the kind and the key, and `metrics` are the segments with the rows up to here.
     """
     names = []
     for path in files_below(directory):

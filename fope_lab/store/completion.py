@@ -1,14 +1,11 @@
 """What counts of a stage's output: the result, the rows of metrics, and what is moved aside.
 
-A stage is finished by DONE, which names all that belongs to it. The result is written under the
-attempt's own name, then DONE is created exclusively with the digests of everything that counts, and
-only then the result gets its final name. So whichever attempt creates DONE owns both, however long
-another one stalls in between.
+The result is written under the attempt's own name, then DONE is created exclusively with the
+digests of everything that counts, and only then the result gets its final name. So whichever
+attempt creates DONE owns both, however long another one stalls in between.
 
 Every attempt writes a new segment of rows after each of its checkpoints. The rows of a stage that
 is not done are those up to its newest checkpoint: what a lost attempt wrote later is not read.
-
-Output that no longer counts is moved aside, so that the stage can run again. Nothing is deleted.
 """
 
 from __future__ import annotations
@@ -44,10 +41,7 @@ def completion(paths: StagePaths) -> dict[str, Any] | None:
 
 
 def damage(paths: StagePaths, done: Mapping[str, Any]) -> list[str]:
-    """The files that DONE names and that are missing or damaged, by their paths.
-
-    A DONE that was copied from another stage is one of them.
-    """
+    """The files that DONE names and that are missing or damaged; DONE itself if it is a copy."""
     if (stage := done["stage"]) != paths.name:
         return [f"{paths.done.name} (of {stage})"]
     damaged = changed_files(paths.folder, done["files"])
@@ -80,10 +74,9 @@ def complete(
     segments: FileDigests,
     details: Mapping[str, Any],
 ) -> None:
-    """Write result.json and DONE for attempt `token`, which wrote the `segments` of metrics.
+    """Write result.json, and DONE with the `details`, for attempt `token`.
 
-    `details` goes into DONE as well. Raises LeaseLostError if another attempt has finished the
-    stage.
+    Raises LeaseLostError if another attempt has finished the stage.
     """
     content = json.dumps(dict(result), indent=1, ensure_ascii=False).encode()
     own = paths.result_of(token)
@@ -111,12 +104,8 @@ def complete(
 
 def output_of(paths: StagePaths) -> list[Path]:
     """All that a stage has written and that counts."""
-    written = (
-        paths.checkpoints,  # first: without its checkpoint, a stage is not done
-        paths.metrics,
-        *paths.results(),
-        paths.done,
-    )
+    # Checkpoints first: without its checkpoint, a stage is not done.
+    written = (paths.checkpoints, paths.metrics, *paths.results(), paths.done)
     return [path for path in written if path.exists()]
 
 
@@ -154,7 +143,7 @@ class Row:
 
 
 def own_segments(paths: StagePaths, token: int, step: int | None = None) -> list[str]:
-    """The segments of an attempt, or those that it began before its checkpoint of `step`."""
+    """The segments of an attempt that it began before its checkpoint of `step`, if given."""
     found = sorted(paths.metrics.glob(f"{token:04d}-*.jsonl"))
     before = [p for p in found if step is None or int(p.stem.partition("-")[2]) < step]
     return [f"{paths.metrics.name}/{path.name}" for path in before]
@@ -177,14 +166,9 @@ def _rows(path: Path) -> Iterator[Row]:
     except OSError:
         return
     for line in lines:
-        row = as_row(_json_of(line))
+        row = None
+        with contextlib.suppress(ValueError, RecursionError):
+            row = as_row(json.loads(line))
         if row is None:
             break  # a killed process was writing this line, or it is damaged
         yield Row(row["step"], row["time"], row["values"])
-
-
-def _json_of(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from fope_lab.atomic_files import write_atomic
-from fope_lab.store.attempt import Attempt
+from fope_lab.store.attempt import Attempt, Lease
 from fope_lab.store.attempts import (
     AttemptRecord,
     Attempts,
@@ -40,7 +40,7 @@ from fope_lab.store.completion import (
     require_folder,
     result_file,
 )
-from fope_lab.store.lease import LOOK_SECONDS, Lease, patience_with
+from fope_lab.store.lease import LOOK_SECONDS, patience_with
 from fope_lab.store.records import StageDoneError, StagePaths, read_done, read_progress, read_result
 from fope_lab.store.state import NOT_STARTED, StageState, Status
 from fope_lab.store.writer import AttemptHandle, FolderWriter, remove_unfinished_checkpoints
@@ -87,8 +87,7 @@ class StageFolder:
     def damage(self) -> list[str]:
         """The files that no longer hold what was written, by their paths; this reads every byte.
 
-        Of a finished stage these are the files that DONE names, and DONE itself if it is gone. Of
-        any other these are the files of its checkpoints.
+        Of a finished stage these are what DONE names, and DONE itself; else files of checkpoints.
         """
         state = self.state()
         if state.status is Status.DAMAGED:
@@ -113,8 +112,7 @@ class StageFolder:
         return None if path is None else read_result(path)
 
     def time_taken(self) -> TimeTaken | None:
-        """The time of all attempts at a finished stage since its output was last set aside, or None
-        for a stage that is not finished."""
+        """The time of all attempts at a finished stage since its output was set aside, or None."""
         done = self._done()
         return None if done is None else time_of_done(done)
 
@@ -159,11 +157,7 @@ class StageFolder:
         return None if done is None else self._final_checkpoint(done)
 
     def rows(self) -> list[Row]:
-        """The durable rows in the order of writing.
-
-        For a finished stage these are all rows, otherwise those up to the newest complete
-        checkpoint.
-        """
+        """The rows in the order of writing; of an unfinished stage, up to its newest checkpoint."""
         done = self._done()
         return durable_rows(self.paths, done, newest_complete(self.paths) if done is None else None)
 
@@ -182,9 +176,8 @@ class StageFolder:
         `supersede` is the token of an attempt that the caller has watched go stale. `made_by` says
         which code and device do the work, and `parents` has, by role, the digest of what the
         attempt reads of each parent. `stop_file` is where the driver asks the stage to stop. Raises
-        lease.LeaseHeldError if another driver holds the lease, and StageDoneError if the stage is
-        finished, perhaps a moment ago and by another driver. An error after the lease was taken is
-        recorded as the failure of the attempt, and raised.
+        LeaseHeldError if another driver holds the lease, and StageDoneError if the stage is
+        finished. An error after the lease was taken becomes the failure of the attempt.
         """
         require_folder(self.path)
         token = self.attempts.next_token(owner, supersede)
@@ -215,9 +208,8 @@ class StageFolder:
             write_atomic(self.paths.request, text)
             remove_unfinished_checkpoints(self.paths, before=token)
             if before is not None and before.end is None:
-                writer.note(
-                    f"attempt {before.token} ended without a word: its process must have died"
-                )
+                died = "ended without a word: its process must have died"
+                writer.note(f"attempt {before.token} {died}")
             writer.note(f"started by {owner} from step {resumed.step if resumed else 0}")
             for name in damaged:
                 writer.note(f"checkpoint {name} is damaged and is not used")
@@ -235,10 +227,9 @@ class StageFolder:
     ) -> Path | None:
         """Move all output away, so that the next attempt makes the stage from its start.
 
-        `reason` says why, and is recorded. `supersede` is as for `begin`. With `finished_by`, only
-        the output of the attempt that finished the stage with this token is moved. Returns the
-        folder that now has the output, or None if there was none to move. Nothing is deleted.
-        Raises lease.LeaseHeldError if another driver works on the stage.
+        `reason` is recorded, and `supersede` is as for `begin`. With `finished_by`, only the output
+        of the attempt with this token is moved. Returns the folder that now has the output, or None
+        if there was none. Raises LeaseHeldError if another driver works on the stage.
         """
         if finished_by is not None and finished_by != self.finished_by():
             return None  # somebody else has moved it
@@ -273,16 +264,12 @@ class StageFolder:
         return parents
 
     def parents_of_checkpoint(self) -> Mapping[str, str] | None:
-        """The digest of what the attempt behind the newest checkpoint read of each parent, by role.
-
-        None if there is no checkpoint, or the attempt recorded nothing.
-        """
+        """The digest of what the newest checkpoint's attempt read of each parent, if known."""
         checkpoint = newest_complete(self.paths)
         record = None if checkpoint is None else self.attempts.record(checkpoint.token)
         return None if record is None else record.details.get("parents")
 
     def _damaged_output(self) -> list[str]:
-        """What is damaged or missing of a stage that was finished."""
         done = read_done(self.paths.done)
         return [self.paths.done.name] if done is None else damage(self.paths, done)
 
@@ -311,21 +298,16 @@ class StageFolder:
         return StageState(Status.INTERRUPTED, "; ".join([*lines[:1], stopped]))
 
     def makers(self) -> list[Mapping[str, Any]]:
-        """What made the result, as each attempt that contributed to it recorded, newest first.
-
-        A stage that is not finished has none.
-        """
+        """What made the result, as each attempt behind it recorded, newest first."""
         done = self._done()
         records = [] if done is None else contributors(self.attempts, int(done["token"]))
         return [record.details.get("made_by") or {} for record in records]
 
 
 def observe(folders: Sequence[StageFolder]) -> list[StageState]:
-    """The state of each stage.
+    """The state of each stage; where a heartbeat stands still for LOOK_SECONDS, it is interrupted.
 
-    If any is marked as running, this watches heartbeats for LOOK_SECONDS. Where one stands still,
-    the stage counts as interrupted, although a run waits a little longer before it takes the stage
-    over.
+    A run waits a little longer before it takes such a stage over.
     """
     states = [folder.state() for folder in folders]
     running = [i for i, state in enumerate(states) if state.status is Status.RUNNING]

@@ -1,17 +1,10 @@
-"""Who works on a stage now: heartbeats, leases, those who watch them, and requests to stop.
+"""Who works on a stage now: heartbeats, those who watch them, and requests to stop.
 
-The process that works on the stage increments the counter in `attempts/<token>.beat`. Clocks of
-different machines are never compared: an observer calls a lease stale when the counter has not
-moved for `LEASE_SECONDS` of its own monotonic clock, or for `DEAD_SECONDS` if the driver was a
-process of this machine that has ended.
-
-The owner of an attempt is the driver, the process of `fope-lab run`. The heartbeat comes from the
-trial that works on the stage, on any node. If the driver is killed, Ray ends its trials, the
-counter stands still, and another driver may take the stage after `LEASE_SECONDS`.
-
-A driver asks its stages to stop, on any node, by a file that they look at. It exists, empty, before
-the first stage begins, and gets a word when the stages are to stop. Over NFS a node may not see a
-new file for a minute, but it asks the server for the content of a file that it opens.
+The owner of an attempt is the driver, the process of `fope-lab run`. The trial that works on the
+stage, on any node, increments the counter in `attempts/<token>.beat`. Clocks of different machines
+are never compared: an observer calls a lease stale when the counter has not moved for
+`LEASE_SECONDS` of its own monotonic clock, or for `DEAD_SECONDS` if the driver was a process of
+this machine that has ended. Then another driver may take the stage.
 """
 
 from __future__ import annotations
@@ -22,17 +15,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from fope_lab.store.attempts import BEAT_SECONDS, Attempts, Ending, is_gone
+from fope_lab.store.attempts import BEAT_SECONDS, Attempts, is_gone
 
 LOOK_SECONDS = 1.5 * BEAT_SECONDS
-"""How long a look at a counter takes: if it stands still for so long, it is probably dead."""
+"""How long a look at a counter takes."""
 LEASE_SECONDS = 16.0
 """How long a counter must stand still before another driver takes the stage."""
 DEAD_SECONDS = 5.0
-"""How long it must stand still if the driver is known to be dead: more than two beats, so that a
-trial that outlives its driver for a moment is not taken for dead."""
+"""The same if the driver is known to be dead: more than two beats, as trials may outlive it."""
 STOP_LOOK_SECONDS = 0.25
 """How often a training looks at the request to stop at most: it does so between two steps."""
 
@@ -42,7 +33,11 @@ class StageStoppedError(Exception):
 
 
 class StopRequest:
-    """The file by which one driver asks its stages to stop."""
+    """The file by which one driver asks its stages, on any node, to stop.
+
+    It exists, empty, before the first stage begins: over NFS a node may not see a new file for a
+    minute, but it asks the server for the content of a file that it opens.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -79,8 +74,7 @@ class StopWatch:
 
 
 def patience_with(driver: str, seconds: float = LEASE_SECONDS) -> float:
-    """How long the heartbeat of a driver's stage must stand still before another takes the stage;
-    `seconds` if the driver may still be alive."""
+    """How long the heartbeat of a driver's stage must stand still for another to take it."""
     return min(seconds, DEAD_SECONDS) if is_gone(driver) else seconds
 
 
@@ -114,25 +108,6 @@ class Heartbeat:
         """Stop counting and wait for the thread to end."""
         self._stop.set()
         self._thread.join()
-
-
-class Lease:
-    """The right to work on a stage, kept alive by a heartbeat until `end`."""
-
-    def __init__(self, attempts: Attempts, token: int) -> None:
-        self.attempts, self.token = attempts, token
-        self.heartbeat = Heartbeat(attempts, token)
-
-    def require(self) -> None:
-        """Raises LeaseLostError if a newer attempt has taken the lease."""
-        self.attempts.require_newest(self.token)
-
-    def end(self, ending: Ending, **details: Any) -> None:
-        """Record how the attempt ended, which frees the lease."""
-        self.heartbeat.stop()
-        # A full disk must not hide the error that is being reported. The lease then goes stale.
-        with contextlib.suppress(OSError):
-            self.attempts.end(self.token, ending, **details)
 
 
 class LeaseObserver:

@@ -89,20 +89,12 @@ _END: Shape = {"outcome": str}
 _ORIGIN: Shape = {"token": int, "step": int}
 _EARLIER: Shape = {"attempts": int, "seconds": _NUMBER}
 _PROGRESS: Shape = {"token": int, "step": int, "total": int}
-_MANIFEST: Shape = {
-    "stage": str,
-    "files": dict,
-    "metrics": dict,
-    "seconds": _NUMBER,
-    "cpu_seconds": _NUMBER,
-}
+_WORK: Shape = {"seconds": _NUMBER, "cpu_seconds": _NUMBER}
+_MANIFEST: Shape = {"stage": str, "files": dict, "metrics": dict, **_WORK}
 _ROW: Shape = {"step": int, "time": int, "values": dict}
 _CORPUS: Shape = {
-    "corpus": dict,
-    "folder": str,
-    "sweep": str,
-    "files": dict,
-    "identity": dict,
+    **dict.fromkeys(("corpus", "files", "identity"), dict),
+    **dict.fromkeys(("folder", "sweep"), str),
     "time": _NUMBER,
 }
 _FILE: Shape = {"size": int, "sha256": str}
@@ -134,7 +126,8 @@ def read_end(path: Path) -> dict[str, Any] | None:
     `seconds`, the time it took, is there if the attempt itself recorded its end.
     """
     end = _shaped(read_json(path), _END)
-    return end if end is not None and _are_numbers(end, "time", "seconds") else None
+    whole = end is not None and all(isinstance(end.get(n, 0), _NUMBER) for n in ("time", "seconds"))
+    return end if whole else None
 
 
 def read_progress(path: Path) -> dict[str, Any] | None:
@@ -172,11 +165,6 @@ def as_row(value: Any) -> dict[str, Any] | None:
 
 def _are_texts(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
-
-
-def _are_numbers(value: Mapping[str, Any], *names: str) -> bool:
-    """Whether those of the named fields that exist are numbers."""
-    return all(isinstance(value.get(name, 0), _NUMBER) for name in names)
 
 
 def _are_digests(value: Any) -> bool:

@@ -55,17 +55,13 @@ class CorpusRecord:
 
 @dataclass(frozen=True)
 class Store:
-    """The folder `root`, an absolute path, under which all stages live.
-
-    `open` gives a store to read, which may be missing, `existing` one that is there, and `create`
-    one to write.
-    """
+    """The folder `root`, an absolute path, under which all stages live."""
 
     root: Path
 
     @classmethod
     def open(cls, root: str | os.PathLike[str]) -> Self:
-        """The store in the folder `root`. This writes nothing; a missing folder holds no stages.
+        """The store to read in the folder `root`; a missing one holds no stages.
 
         Raises StoreError if `root` is not a folder.
         """
@@ -76,10 +72,7 @@ class Store:
 
     @classmethod
     def existing(cls, root: str | os.PathLike[str]) -> Self:
-        """The store in the folder `root`. This writes nothing.
-
-        Raises StoreError if `root` is not a folder, or if nothing has run there.
-        """
+        """The store to read in the folder `root`; raises StoreError if nothing has run there."""
         store = cls.open(root)
         if not any(found for trace in TRACES for found in store.root.glob(trace)):
             raise StoreError(f"there is no store at {store.root}: nothing has run there")
@@ -87,10 +80,9 @@ class Store:
 
     @classmethod
     def create(cls, root: str | os.PathLike[str]) -> Self:
-        """The store in the folder `root`, which is made if it is missing.
+        """The store to write in the folder `root`, which is made if it is missing.
 
-        Raises StoreError if the folder can't be written, or if its file system can't create files
-        exclusively.
+        Raises StoreError if it can't be written, or if files can't be created exclusively there.
         """
         path = Path(root).expanduser().absolute()
         probe = path / f".probe-{uuid.uuid4().hex}"
@@ -126,10 +118,7 @@ class Store:
         return [StageFolder(path.parent) for path in sorted(self.root.glob("*/*/attempts"))]
 
     def execution_records(self) -> Iterator[dict[str, Any]]:
-        """What every finished stage ran on, as DONE records it, with its wall time as `seconds`.
-
-        Stages without such a record are left out. This reads one small file per stage.
-        """
+        """What every finished stage ran on, as its DONE records it, with its wall `seconds`."""
         for path in sorted(self.root.glob("*/*/DONE")):
             done = read_done(path)
             if done is not None and isinstance(done.get("ran"), dict):
@@ -209,17 +198,13 @@ class Store:
 
 
 class StageReading(StageFolder):
-    """A stage's folder at one moment: its state, attempts and completion are each read once.
-
-    For readers that ask several things of a folder, and of no attempt whether it is still alive.
-    """
+    """A stage's folder at one moment: its state, attempts and completion are each read once."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.attempts = AttemptsReading(path)
 
     def state(self) -> StageState:
-        """The state of the stage when it was first asked for."""
         return self._state
 
     @functools.cached_property
@@ -237,10 +222,7 @@ class StageReading(StageFolder):
 
 @dataclass(frozen=True)
 class StoreSnapshot(Store):
-    """A store of which each stage is read once, when it is first asked for.
-
-    What changes in a stage afterwards is seen by the next snapshot. Nothing is written through it.
-    """
+    """A store of which each stage is read once, when first asked for. Nothing is written to it."""
 
     @classmethod
     def of(cls, store: Store) -> StoreSnapshot:

@@ -51,8 +51,7 @@ class AttemptHandle:
 
 @dataclass(frozen=True)
 class CheckpointDraft:
-    """A checkpoint that is being written: `folder` is filled, and nobody reads it before it has its
-    manifest and its name."""
+    """A checkpoint that is being written: nobody reads `folder` before it has its manifest."""
 
     checkpoint: Checkpoint
     folder: Path
@@ -73,8 +72,7 @@ class RunWriter:
         self.newest: Checkpoint | None = handle.resumed_from
         """The last checkpoint that was saved, or at first the one that the attempt resumed from."""
         self.observe: Callable[[], Mapping[str, float]] | None = None
-        """What is measured of the machine whenever a row is logged; it gives nothing when it is not
-        due. Its values become a row of their own."""
+        """What is measured of the machine whenever a row is logged, if due, for another row."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append a row of metrics. It becomes durable with the next checkpoint."""
@@ -82,14 +80,10 @@ class RunWriter:
     def progress(
         self, step: int, total: int, *, at_once: bool = False, **values: float | str
     ) -> None:
-        """Tell the progress view that `step` of `total` steps are done.
-
-        This is done at most once a second, unless `at_once` is true.
-        """
+        """Tell the progress view that `step` of `total` are done, once a second unless `at_once`."""
 
     def is_stop_asked(self) -> bool:
-        """Whether the driver asks the work to save a checkpoint and stop. It takes 0.1 µs, and a
-        look at a file a few times a second."""
+        """Whether the driver asks the work to save a checkpoint and stop."""
         return False
 
     def note(self, text: str) -> None:
@@ -98,20 +92,30 @@ class RunWriter:
     def save_checkpoint(
         self, step: int, write: Callable[[Path], None], *, partial: bool = False
     ) -> Checkpoint:
-        """Let `write` fill a new folder, and make it the stage's checkpoint of `step`.
+        """Let `write` fill a new folder, and make it the stage's newest checkpoint.
 
-        A `partial` one is there to go on from, and removed when the stage is finished.
+        The rows logged so far become durable first, so that no checkpoint has fewer rows than
+        steps. A `partial` one is there to go on from, and removed when the stage is finished.
+        Raises LeaseLostError if a newer attempt has begun, and StoreError if the disk is full.
         """
         return self.commit(self.begin_checkpoint(step, partial=partial))
 
     def begin_checkpoint(self, step: int, *, partial: bool = False) -> CheckpointDraft:
-        """Begin a checkpoint whose folder several workers fill: that of worker 0's draft."""
+        """Begin a checkpoint of `step`, which whoever fills its folder gives to `commit`.
+
+        Rows that are logged from now on belong to the next one. Several workers fill the folder of
+        worker 0's draft. Raises LeaseLostError if a newer attempt has begun.
+        """
         token = self.handle.token
         path = self.paths.checkpoint(token, step)
         return CheckpointDraft(Checkpoint(path, token, step), path, partial)
 
     def commit(self, draft: CheckpointDraft) -> Checkpoint:
-        """Make a draft the stage's newest checkpoint, once its folder is filled."""
+        """Make a draft whose folder is filled the stage's newest checkpoint.
+
+        Another thread may do this while the work goes on. Raises as `save_checkpoint` does; nothing
+        is left of the draft then.
+        """
         self.newest = draft.checkpoint
         return self.newest
 
@@ -123,11 +127,7 @@ class RunWriter:
 
 
 class FolderWriter(RunWriter):
-    """Writes to the stage's folder, under the attempt's token.
-
-    It need not run in the process that holds the lease. Once a newer attempt has begun, it raises
-    LeaseLostError instead of saving a checkpoint.
-    """
+    """Writes to the stage's folder, under the attempt's token, in any process."""
 
     def __init__(self, handle: AttemptHandle) -> None:
         super().__init__(handle)
@@ -184,13 +184,6 @@ class FolderWriter(RunWriter):
     def save_checkpoint(
         self, step: int, write: Callable[[Path], None], *, partial: bool = False
     ) -> Checkpoint:
-        """Let `write` fill a new folder, and make it the stage's newest checkpoint.
-
-        A `partial` one is there to go on from, and removed when the stage is finished.
-        The rows logged so far become durable first, so that no checkpoint has fewer rows than
-        steps. Raises LeaseLostError if a newer attempt has begun, and StoreError if the disk is
-        full.
-        """
         draft = self.begin_checkpoint(step, partial=partial)
         try:
             write(draft.folder)
@@ -200,11 +193,6 @@ class FolderWriter(RunWriter):
         return self.commit(draft)
 
     def begin_checkpoint(self, step: int, *, partial: bool = False) -> CheckpointDraft:
-        """Begin a checkpoint of `step`, which whoever fills its folder then gives to `commit`.
-
-        The rows logged so far become durable, and those that are logged from now on belong to the
-        next checkpoint. Raises LeaseLostError if a newer attempt has begun.
-        """
         token = self.handle.token
         Attempts(self.paths.folder).require_newest(token)
         final = self.paths.checkpoint(token, step)
@@ -221,11 +209,6 @@ class FolderWriter(RunWriter):
         return replace(draft, segments=segments, work_time=work_time)
 
     def commit(self, draft: CheckpointDraft) -> Checkpoint:
-        """Make a draft, whose folder is filled, the stage's newest checkpoint.
-
-        Another thread may do this while the work goes on. Raises as `save_checkpoint` does; nothing
-        is left of the draft then.
-        """
         final = draft.checkpoint.path
         try:
             Attempts(self.paths.folder).require_newest(draft.checkpoint.token)
@@ -252,14 +235,17 @@ class FolderWriter(RunWriter):
     def discard(self, draft: CheckpointDraft, error: BaseException) -> None:
         shutil.rmtree(draft.folder, ignore_errors=True)  # it may be what fills the disk
         if is_full_disk(error):
-            raise self._no_space(draft.checkpoint.step) from error
+            last, step = newest_complete(self.paths), draft.checkpoint.step
+            kept = f"that is {last.path} of step {last.step}" if last else "there is none yet"
+            raise StoreError(
+                f"no space left in {self.paths.folder} for the checkpoint of step {step}. Make room"
+                f" and run again: the stage goes on from its last complete checkpoint ({kept})."
+            ) from error
 
     def segments(self, step: int | None = None) -> dict[str, Mapping[str, Any]]:
         """The digests of the segments with all rows, or with those up to the checkpoint of `step`.
 
-        They begin with the rows up to the checkpoint that the attempt resumed from. What the
-        manifest of the last checkpoint says of a segment is kept, so that later damage to it is
-        found. Raises OSError.
+        What the last manifest says of a segment is kept, so that later damage to it is found.
         """
         before = self.handle.segments
         known = self.newest.segments() if self.newest else {}
@@ -278,14 +264,6 @@ class FolderWriter(RunWriter):
                 with contextlib.suppress(OSError):  # what is buffered can't be written now either
                     segment.close()
 
-    def _no_space(self, step: int) -> StoreError:
-        last = newest_complete(self.paths)
-        kept = "there is none yet" if last is None else f"that is {last.path} of step {last.step}"
-        return StoreError(
-            f"no space left in {self.paths.folder} for the checkpoint of step {step}. Make room and"
-            f" run again: the stage goes on from its last complete checkpoint ({kept})."
-        )
-
 
 def remove_old_checkpoints(paths: StagePaths, keep: int) -> None:
     """Remove all complete checkpoints of a stage but the newest `keep`."""
@@ -299,8 +277,7 @@ def remove_old_checkpoints(paths: StagePaths, keep: int) -> None:
 
 
 def remove_unfinished_checkpoints(paths: StagePaths, before: int) -> None:
-    """Remove what attempts with a token below `before` left of checkpoints that they had not
-    finished, or were removing."""
+    """Remove what attempts before this token left of checkpoints half written or removed."""
     for path in paths.checkpoints.glob(".[0-9]*"):
         if int(path.name[1:5]) < before:
             shutil.rmtree(path, ignore_errors=True)

@@ -24,8 +24,8 @@ def _status(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.status import states_table, status_json
     from fope_lab.config.problems import Problem, SweepError
     from fope_lab.orchestration.drivers import drivers_of_recorded
-    from fope_lab.orchestration.live_view import print_problems, watch
-    from fope_lab.orchestration.progress import observe_states
+    from fope_lab.orchestration.live_view import watch
+    from fope_lab.orchestration.progress import observe_states, print_problems
     from fope_lab.store import Status, Store
     from fope_lab.store.root import StoreSnapshot
 

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fope_lab.orchestration.drivers import LiveDriver
-from fope_lab.orchestration.live_view import STYLES, cut, progress_cells, state_text, summary
-from fope_lab.orchestration.progress import States, stage_progress
+from fope_lab.orchestration.live_view import cut, progress_cells, state_text, summary
+from fope_lab.orchestration.progress import STYLES, States, stage_progress
 from fope_lab.stages.labels import distinguish
 from fope_lab.store import Status, Store
 from fope_lab.store.state import IMPORTANCE

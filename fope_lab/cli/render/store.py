@@ -23,7 +23,7 @@ from fope_lab.housekeeping.contents import (
     state_since,
 )
 from fope_lab.housekeeping.known_stages import KnownStage, known_stages, parents_of, references
-from fope_lab.orchestration.live_view import STYLES
+from fope_lab.orchestration.progress import STYLES
 from fope_lab.stages.labels import ABSENT
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.attempts import AttemptRecord, attempt_seconds, over_attempts
