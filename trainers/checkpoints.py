@@ -5,12 +5,10 @@ record. Unless it is the stage's final checkpoint, it also holds what the resume
 training.pt with the optimizer's state and the random-number generators, and best.safetensors with
 the weights that the stage selects so far, if the model has moved on.
 
-Checkpoints of large sharded models are written by all workers together while the training goes on.
-Each worker copies its shares of the weights and of the optimizer's state to its CPU's memory, which
-is all that the training waits for, and a thread writes them (torch.distributed.checkpoint). Worker
-0 then gives the folder its manifest and its name: until then nobody reads it, and an attempt that
-dies has lost this checkpoint only. One is written at a time. A group of any size and strategy can
-go on from it: each of its workers reads the parts that it holds.
+Checkpoints of large sharded models are written by all workers together while the training goes on:
+it waits only until each has copied its shares of the weights and of the optimizer's state to its
+CPU's memory. Worker 0 gives the folder its manifest and its name when all are written. A group of
+any size and strategy can go on from it.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -50,12 +48,10 @@ BEST = "best.safetensors"
 class TrainingRecord:
     """A training so far: steps done, the loss of each (nats) and the seconds that they took.
 
-    Of these `seconds`, `data_seconds` passed while the loop waited for a batch (a GPU may still
-    compute the step before in that time), `checkpoint_seconds` while it wrote checkpoints, and
-    `validation_seconds` in validations. `validation_losses` were measured after `validation_steps`,
-    and so were `validation_accuracies` and `validation_token_accuracies` if the training stops at
-    one or selects by one. `peak_steps` are the steps that its devices would have taken in `seconds`
-    at their peak, None if that is not known of all of them.
+    `data_seconds` of these `seconds` went by while the loop waited for a batch (a GPU may still
+    compute then). `peak_steps` are the steps that its devices would have taken in `seconds` at
+    their peak, None if that is not known of all of them. Accuracies are measured if the training
+    stops at one or selects by one.
     """
 
     step: int = 0
@@ -78,38 +74,29 @@ class TrainingRecord:
         }[name]
 
     def selected_step(self, select: str) -> int | None:
-        """The validated step that `train.select` chooses, the first of equals.
-
-        It is None before any validation, and for `last`, which compares none.
-        """
-        scores = SCORES[select](self)
+        """The validated step that `train.select` chooses, the first of equals; None for `last`."""
+        scores = {
+            "last": [],
+            "best": [-loss for loss in self.validation_losses],
+            "most-accurate": self.validation_token_accuracies,
+        }[select]
         return self.validation_steps[scores.index(max(scores))] if scores else None
-
-
-SCORES: Mapping[str, Callable[[TrainingRecord], Sequence[float]]] = {
-    "last": lambda record: (),
-    "best": lambda record: [-loss for loss in record.validation_losses],
-    "most-accurate": lambda record: record.validation_token_accuracies,
-}
-"""The score of each validation by `train.select`, which chooses the highest."""
 
 
 @dataclass(frozen=True)
 class ResumeState:
-    """The state that only a resumed loop needs. It is whole, however many workers there are."""
+    """The state that only a resumed loop needs: the optimizer's whole state, and the file with the
+    best weights so far, unless those are the model's own."""
 
     optimizer: Mapping[str, Any]
     best: Path | None
-    """The file with the best weights so far, or None if those are the model's own."""
 
 
 def write_record(directory: Path, record: TrainingRecord) -> None:
-    """Save the record of a training in `directory`."""
     (directory / TRAINING_RECORD).write_text(json.dumps(asdict(record)), encoding="utf-8")
 
 
 def read_record(directory: Path) -> TrainingRecord:
-    """Read the record that `write_record` saved in `directory`."""
     return TrainingRecord(**json.loads((directory / TRAINING_RECORD).read_text(encoding="utf-8")))
 
 
@@ -127,9 +114,7 @@ def write_state(directory: Path, state: ResumeState, device: torch.device) -> No
 def restore_state(directory: Path, device: torch.device) -> Mapping[str, Any]:
     """Restore the random-number generators; returns the saved state of the optimizer.
 
-    The caller reads the model's weights from `directory` itself. All workers draw the same random
-    numbers, so the generators of one worker serve all. Where an earlier attempt computed on a CPU,
-    a GPU keeps the generator that it has.
+    The generators of one worker serve all. After an attempt on a CPU, a GPU keeps its own.
     """
     state = torch.load(directory / STATE, map_location="cpu", weights_only=True)
     torch.set_rng_state(state["random"]["cpu"])
@@ -165,7 +150,7 @@ def sharded_state(model: Decoder, optimizer: torch.optim.Optimizer) -> dict[str,
 def load_shards(checkpoint: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> None:
     """Read what `model` and `optimizer` hold on this worker. All workers of a group call this.
 
-    Raises ValueError if the checkpoint is of another model, and StoreError if it can't be read.
+    Raises ValueError for another model's checkpoint, and StoreError if it can't be read.
     """
     reader = FileSystemReader(checkpoint / SHARDS)
     names = reader.read_metadata().state_dict_metadata.keys()
@@ -187,8 +172,7 @@ def load_shards(checkpoint: Path, model: Decoder, optimizer: torch.optim.Optimiz
 
 
 def _first_failure(error: CheckpointException) -> BaseException:
-    """What failed on the first of the workers. The exception itself is a BaseException, which
-    nothing catches by accident."""
+    """What failed on the first of the workers. The exception itself is a BaseException."""
     return next(iter(error.failures.values()))[0]
 
 
@@ -196,7 +180,6 @@ class ShardWriter(FileSystemWriter):
     """Writes shards, and names a full disk in a way that the other workers understand, too."""
 
     def write_data(self, *arguments: Any, **options: Any) -> Any:
-        """Write this worker's shards. Raises OSError if the disk is full."""
         try:
             return super().write_data(*arguments, **options)
         except Exception as error:
@@ -228,10 +211,10 @@ class ShardedCheckpoints:
         self._pending: Future[Checkpoint] | None = None
 
     def begin(self, step: int, state: dict[str, Any], write: Callable[[Path], None]) -> None:
-        """Begin to write `state`, which may change as soon as this returns.
+        """Begin to write `state`, which may change as soon as this returns, after the one before.
 
-        On worker 0 `write` puts small files beside the shards at once. This waits for the
-        checkpoint before, and raises what kept that from being written.
+        On worker 0 `write` puts small files beside the shards at once. Raises what kept the
+        checkpoint before from being written.
         """
         self.wait()
         draft = self._writer.begin_checkpoint(step)

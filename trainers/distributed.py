@@ -1,9 +1,8 @@
 """A training, or an evaluation, by several workers, through Ray Train.
 
-The stage's trial calls `run_workers`, which starts one process per worker, on any of the nodes, and
-waits for them. Every process does the stage's work with its `WorkerGroup`. Worker 0 writes to the
-store. A worker that dies ends the group. The trial then begins another attempt, which resumes from
-the last checkpoint with as many workers as it can get.
+The stage's trial calls `run_workers`, which starts one process per worker, on any of the nodes.
+Worker 0 writes to the store. A worker that dies ends the group. The trial then begins another
+attempt, which resumes from the last checkpoint with as many workers as it can get.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ FEWER_AFTER_SECONDS = 60.0
 """How long an attempt after lost workers waits for all workers before it takes fewer."""
 
 RESERVED = ".reserved"
-"""The suffix of the file that holds the placement group of an attempt's workers."""
+"""The suffix of files with the placement group of an attempt's workers, for the next to free."""
 
 
 class WorkersLostError(RuntimeError):
@@ -60,7 +59,6 @@ class WorkerInputs:
     handle: AttemptHandle
     parents: Mapping[str, Path]
     reservations: Path
-    """The folder in which attempts leave what they reserved, to be freed by the next one."""
 
 
 def run_workers(
@@ -71,12 +69,10 @@ def run_workers(
     is_retry: bool,
     scratch: Path,
 ) -> tuple[dict[str, Any], Execution]:
-    """Do the stage's work with all its workers; returns what the work of worker 0 returned, and
-    what it ran on.
+    """Do the stage's work with all its workers; returns worker 0's result, and what it ran on.
 
-    A retry, after workers or the process that waited for them were lost, takes as many workers as
-    there is room for now. `scratch` is a folder for Ray's own files that all nodes see. Raises what
-    the work raised, WorkersLostError, and StageStoppedError if the driver asked the stage to stop.
+    A retry takes as many workers as there is room for now. `scratch` is a folder for Ray's own
+    files that all nodes see. Raises what the work raised, WorkersLostError, and StageStoppedError.
     """
     from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
     from ray.train.torch import TorchConfig, TorchTrainer
@@ -117,8 +113,7 @@ def run_workers(
 def with_size(spec: StageConfig, size: int) -> StageConfig:
     """The stage as `size` workers do it, which may be fewer than it has.
 
-    Fewer need no more memory each: the micro-batches are those of all the stage's workers. The
-    shares of a batch are larger, and are processed in more parts.
+    Fewer need no more memory each: they process larger shares in as large micro-batches.
     """
     own = spec.resources
     if size == own.size:
@@ -132,11 +127,12 @@ def with_size(spec: StageConfig, size: int) -> StageConfig:
 
 def sizes_to_go_on(spec: StageConfig) -> list[int]:
     """The numbers of workers that can go on with a stage, the largest first: those that can share
-    the batch of a training, and for an evaluation any."""
-    size = spec.resources.size
+    the rows of a training's batch evenly, and for an evaluation any."""
+    sizes = range(spec.resources.size, 0, -1)
     if isinstance(spec, TrainingConfig):
-        return possible_sizes(spec.train.batch_tokens // spec.data.length, size)
-    return list(range(size, 0, -1))
+        rows = spec.train.batch_tokens // spec.data.length
+        return [count for count in sizes if rows % count == 0]
+    return list(sizes)
 
 
 def _worker_bundle(resources: Resources) -> dict[str, float]:
@@ -144,19 +140,11 @@ def _worker_bundle(resources: Resources) -> dict[str, float]:
     return {"CPU": resources.cpus, **({"GPU": 1.0} if resources.gpus else {})}
 
 
-def possible_sizes(rows: int, size: int) -> list[int]:
-    """All numbers of workers up to `size` that divide `rows` evenly, the largest first."""
-    return [count for count in range(size, 0, -1) if rows % count == 0]
-
-
 def _available_size(resources: Resources, sizes: Sequence[int]) -> int:
-    """The first of `sizes` that there is room for now, or the last.
-
-    The first size is that of all workers: it waits a while for nodes that are starting.
-    """
+    """The first of `sizes` that there is room for now, or the last."""
     from ray.util.placement_group import placement_group, remove_placement_group
 
-    patience = FEWER_AFTER_SECONDS
+    patience = FEWER_AFTER_SECONDS  # for nodes that are starting
     for size in sizes:
         group = placement_group([_worker_bundle(resources)] * size)
         there_is_room = group.wait(timeout_seconds=patience)
@@ -170,11 +158,10 @@ def _available_size(resources: Resources, sizes: Sequence[int]) -> int:
 def _work(
     inputs: WorkerInputs,
 ) -> tuple[dict[str, Any] | StageStoppedError, Checkpoint | None, Execution]:
-    """Do one worker's part; returns what the work returned, the last checkpoint, and what the work
-    ran on.
+    """Do one worker's part; returns its result, the last checkpoint, and what it ran on.
 
     A stage that stops on request ends normally: at an error of a worker, Ray Train would kill
-    worker 0 while it writes the checkpoint. Ray Train has initialized the process group.
+    worker 0 while it writes the checkpoint.
     """
     import torch
     from ray.util import get_current_placement_group
@@ -210,11 +197,8 @@ def _work(
 
 
 def _free_reservations(folder: Path) -> None:
-    """Free what earlier attempts of this driver had reserved for their workers.
-
-    Ray Train does this itself, unless the process that called it dies. The reservation then stays:
-    Ray's process for this case asks the dashboard, which may not be running.
-    """
+    """Free what earlier attempts had reserved: Ray Train does not if its caller died, without a
+    dashboard."""
     from ray.util.placement_group import remove_placement_group
 
     for path in folder.glob(f"*{RESERVED}"):
@@ -223,10 +207,7 @@ def _free_reservations(folder: Path) -> None:
 
 
 def _cause(error: Exception) -> Exception:
-    """The error that the work raised, Ray Train's own failure, or WorkersLostError.
-
-    When a worker is gone, the others only report that they can't reach it.
-    """
+    """The error that the work raised, Ray Train's own failure, or WorkersLostError."""
     from ray.train import ControllerError, WorkerGroupError
 
     from trainers.workers import is_lost_peer
@@ -237,6 +218,7 @@ def _cause(error: Exception) -> Exception:
     for _, failure in sorted(failures.items()):
         if isinstance(failure, WorkFailedError):
             return failure.error
+    # When a worker is gone, the others only report that they can't reach it.
     gone = {rank: e for rank, e in failures.items() if not is_lost_peer(e)} or failures
     texts = {rank: str(getattr(e, "health_check_failure", e)) for rank, e in gone.items()}
     reasons = "; ".join(f"{rank}: {' '.join(text.split())[:1000]}" for rank, text in texts.items())

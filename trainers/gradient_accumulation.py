@@ -1,14 +1,12 @@
 """Forward and backward passes of a group of workers over a batch, in micro-batches.
 
-The gradient of a step is Σ losses / number of counted labels, both over the global batch. It is
-therefore the same however the batch is split among workers or over time, and every label counts
-equally. So are random positions, which are drawn for the whole batch. Dropout is not: it is drawn
-for each micro-batch, in the same way whichever worker computes it.
+The gradient of a step is Σ losses / number of counted labels, both over the global batch: the same
+however the batch is split among workers or over time. So are random positions, which are drawn for
+the whole batch. Dropout is drawn for each micro-batch, whichever worker computes it.
 
-Rows of similar length may go together, each group without the padding behind its longest row: no
-token attends to a later one, so that what stands behind the last label of a row changes neither the
-loss nor its gradient, but for rounding. And of the tokens before the first label, the last layer
-needs no more than keys and values.
+Rows of similar length may go together, without the padding behind the longest: no token attends to
+a later one, so what stands behind the last label of a row changes the loss by rounding alone. Of
+the tokens before the first label, the last layer needs no more than keys and values.
 """
 
 from __future__ import annotations
@@ -34,8 +32,7 @@ from trainers.workers import FLOAT32, Precision, WorkerGroup
 class StepRunner:
     """Runs `model` on `device`, forwards and backwards for the steps of a training.
 
-    `module` is the model as the workers wrapped it. Its parameters are the ones to optimize, under
-    their plain names. If the settings ask for it, a compiled module is what is called.
+    `module` is the model as the workers wrapped it, with the parameters to optimize.
     """
 
     def __init__(
@@ -50,10 +47,9 @@ class StepRunner:
         self._drops = any(isinstance(module, nn.Dropout) and module.p > 0 for module in modules)
 
     def backward(self, batch: Batch) -> Tensor:
-        """Add the gradient of the global batch's mean loss to the parameters.
+        """Add the gradient of the global batch's mean loss to the parameters; returns that loss.
 
-        `batch` is this worker's share of the global batch. Returns the mean loss over all labels of
-        the global batch, a scalar in nats.
+        `batch` is this worker's share of the global batch. The loss is a scalar in nats.
         """
         counted = self._workers.sum(self._moved(_count_labels(batch))).clamp(min=1)
         first = self._workers.rank * len(batch.input_ids)
@@ -120,14 +116,12 @@ class StepRunner:
         return {ROW_ACCURACY: right_rows / rows, TOKEN_ACCURACY: right_tokens / tokens}
 
     def _moved(self, data: Tensor) -> Tensor:
-        """The tensor on the device. A copy to a GPU does not wait for what the GPU still computes,
-        as one from memory that is not pinned does."""
+        """The tensor on the device."""
         if self._device.type == "cuda" and data.device.type == "cpu":
-            data = data.pin_memory()
+            data = data.pin_memory()  # or the copy would wait for what the GPU still computes
         return data.to(self._device, non_blocking=True)
 
     def _autocast(self) -> torch.autocast:
-        """The context of a forward pass: its products have the precision of the settings."""
         wanted = self._settings.precision == "bfloat16"
         return torch.autocast(self._device.type, torch.bfloat16, enabled=wanted)
 
@@ -181,13 +175,10 @@ class StepRunner:
 
 
 def exchange_precision(settings: TrainSettings, workers: int) -> Precision:
-    """What workers exchange: bfloat16 if products are.
-
-    Gradients of several micro-batches, which FSDP adds up as it exchanges them, are float32: in
-    bfloat16, a sum of many parts soon takes up no more of them.
-    """
+    """What workers exchange: bfloat16 if products are, but for sums over several micro-batches."""
     if settings.precision != "bfloat16":
         return FLOAT32
+    # In bfloat16, a sum of many parts soon takes up no more of them.
     whole = settings.length_groups is None and settings.micro_batch(workers) == settings.share(
         workers
     )
@@ -221,7 +212,6 @@ def tokens_from_first_label(labels: Tensor) -> int:
 
 
 def _cut(batch: Batch, width: int) -> Batch:
-    """The first `width` tokens of each row."""
     return replace(
         batch,
         input_ids=batch.input_ids[:, :width],

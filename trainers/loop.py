@@ -81,11 +81,10 @@ def train(
     """Train `model` on `device` to the end and save the stage's final checkpoint.
 
     If `writer` resumes from a checkpoint, the model must hold that checkpoint's weights. Settings
-    with `validate_every` need `held_out`. All workers of a group call this, with a writer each, and
-    only worker 0's writes to the store. `peak` are the steps per second at the peak of all devices,
-    if that is known; the utilisation is logged in relation to it. The global random state is
-    restored at the end. Returns what result.json says about the training. Raises NonFiniteError,
-    and StoreError if a checkpoint can't be saved.
+    with `validate_every` need `held_out`. All workers of a group call this, with a writer each.
+    `peak` are the steps per second at the peak of all devices, if known. The global random state is
+    restored at the end. Returns what result.json says. Raises NonFiniteError, and StoreError if a
+    checkpoint can't be saved.
     """
     cuda_devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda_devices), kept_memory(device):
@@ -158,7 +157,7 @@ class _Run:
     def save_if_due(self) -> None:
         """Save a checkpoint if the last one is old, or if the driver asks the stage to stop.
 
-        Worker 0 decides for all workers. Raises StageStoppedError if the stage is to stop.
+        Raises StageStoppedError if the stage is to stop.
         """
         stop = self.writer.is_stop_asked()
         due = self.workers.agree(_STOP if stop else _SAVE if self._is_checkpoint_old() else _GO_ON)
@@ -181,7 +180,6 @@ class _Run:
         return time.monotonic() - self.saved_time >= patience
 
     def read(self, batches: Batches) -> Batch:
-        """The batch of the next step."""
         started = time.monotonic()
         batch = batches(self.record.step)
         self.record.data_seconds += time.monotonic() - started
@@ -270,8 +268,8 @@ class _Run:
     def _check_unread(self) -> float:
         """Move the unread losses into the record; returns the last step's gradient norm.
 
-        Raises NonFiniteError for the first loss or norm that is not finite. This comes before every
-        row, validation and checkpoint, so that no checkpoint has steps after such a loss.
+        Raises NonFiniteError for the first that is not finite. This comes before every row,
+        validation and checkpoint, so that no checkpoint has steps after such a loss.
         """
         values = torch.stack(self.unread).tolist()
         self.unread.clear()
@@ -303,8 +301,7 @@ class _Run:
         self.writer.progress(step, step if self.is_finished else self.settings.steps, **told)
 
     def _validate(self) -> None:
-        """Measure the loss on held-out data, and the accuracies that the training stops at or
-        selects by, without changing the training."""
+        """Measure the loss on held-out data, and the accuracies that the settings ask for."""
         assert self.held_out is not None
         started = time.monotonic()
         step = self.record.step
@@ -340,7 +337,13 @@ class _Run:
         if self.peak is not None and self.peak_before is not None:
             record.peak_steps = self.peak_before + taken * self.peak
         if self.sharded is not None and not final:
-            self._begin_sharded(self.sharded)
+
+            def write_small(directory: Path) -> None:
+                write_record(directory, record)
+                write_state(directory, ResumeState({}, None), device)
+
+            state_of_shards = sharded_state(self.model, self.optimizer)
+            self.sharded.begin(record.step, state_of_shards, write_small)
             self._end_saving(started)
             record.checkpoint_seconds += self.saving_seconds
             return
@@ -372,24 +375,13 @@ class _Run:
         self.saved_step, self.saved_time = self.record.step, time.monotonic()
         self.saving_seconds = self.saved_time - started
 
-    def _begin_sharded(self, sharded: ShardedCheckpoints) -> None:
-        """Begin a checkpoint of which each worker writes its shares while the training goes on."""
-
-        def write(directory: Path) -> None:
-            write_record(directory, self.record)
-            write_state(directory, ResumeState({}, None), self.device)
-
-        sharded.begin(self.record.step, sharded_state(self.model, self.optimizer), write)
-
     def end_writing(self) -> None:
-        """Let a checkpoint that is being written become whole, since the training ends here. What
-        keeps it from that is not raised: an error ends the training already."""
+        """Let a checkpoint that is being written become whole: an error ends the training here."""
         if self.sharded is not None:
             with contextlib.suppress(Exception):
                 self.sharded.wait()
 
     def _not_finite(self, what: str, value: float, step: int) -> NonFiniteError:
-        """The error of a value that is not finite in step `step`, from 0."""
         self.end_writing()  # it is the newest one that the error names
         last = self.writer.newest
         kept = "there is no checkpoint before it"

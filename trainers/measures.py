@@ -1,10 +1,9 @@
 """What a stage runs on, and how much of it: its device, the machine's load, FLOPs utilisation.
 
-Model FLOPs utilisation is the tokens per second, over those that the devices would take at their
-peak, where each token costs the FLOPs of `flops_per_token` (Chowdhery et al., PaLM, arXiv
-2204.02311, App. B, but of attention only what a causal mask leaves). What a recomputation of
-activations costs does not count as work. Packed documents count as one: where they are short,
-attention is less than that, and the utilisation too high.
+Model FLOPs utilisation is the tokens per second over those at the devices' peak, where each token
+costs the FLOPs of `flops_per_token` (Chowdhery et al., PaLM, arXiv 2204.02311, App. B, but of
+attention only what a causal mask leaves), and recomputed activations nothing. Packed documents
+count as one: where they are short, the utilisation is too high.
 """
 
 from __future__ import annotations
@@ -64,8 +63,6 @@ class SystemMonitor:
 
 def _gpu() -> dict[str, float]:
     """The values of the GPU that this process uses; empty if it uses none."""
-    import torch
-
     if not torch.cuda.is_initialized():
         return {}
     device = torch.cuda.current_device()
@@ -95,10 +92,9 @@ def why_unknown(device: str) -> str | None:
 def steps_per_second_at_peak(
     spec: TrainingConfig, model: ModelConfig, device: str, workers: int
 ) -> float | None:
-    """The steps per second that so many workers would take at the peak of their devices.
+    """The steps per second of so many workers at the peak of their devices; None if unknown.
 
-    `device` is the name of device_name. None where the peak is not known: on a CPU, and on a GPU
-    that fope_lab/devices.yaml does not list.
+    `device` is the name of device_name.
     """
     known = recorded_device(device)
     if known is None:
@@ -112,11 +108,8 @@ def steps_per_second_at_peak(
 
 @dataclass(frozen=True)
 class Execution:
-    """The device, the processor and torch's threads of worker 0, and the number of workers.
-
-    `device` is the name that the driver gives the GPU, or CPU. `workers` is smaller than planned
-    where a stage lost some and went on.
-    """
+    """The device (its driver's name for it), the processor and torch's threads of worker 0, and the
+    number of workers, which is smaller than planned where a stage lost some and went on."""
 
     device: str
     processor: str
@@ -126,10 +119,6 @@ class Execution:
 
 def execution_here(resources: Resources, workers: int = 1) -> Execution:
     """What the work of this process, one of so many workers, runs on."""
-    import torch
-
-    from trainers.measures import device_name
-
     on_gpu = resources.gpus > 0 and torch.cuda.is_available()
     return Execution(
         device=device_name(torch.device("cuda" if on_gpu else "cpu")),

@@ -1,10 +1,9 @@
 """Where models of stages come from: new, a parent's, a parent's with another embedding, or chosen.
 
-Pretraining, extension and fine-tuning differ in their start alone (trainers/stage.py does the
-rest). The embedding's original length stays the length that a model was first trained at. A new
-embedding of the same mechanism keeps the tensors of the old one (learned parameters, and FoPE's
-coefficients) if all have the same shapes; if not, the stage's `resizing` says what becomes of them.
-What is drawn is drawn from the stage's seed.
+The embedding's original length stays the length that a model was first trained at. A new embedding
+of the same mechanism keeps the tensors of the old one (learned parameters, and FoPE's coefficients)
+if all have the same shapes; if not, the stage's `resizing` says what becomes of them. What is drawn
+is drawn from the stage's seed.
 """
 
 from __future__ import annotations
@@ -36,20 +35,14 @@ from fope_lab.store.checkpoint import MANIFEST
 
 @dataclass(frozen=True)
 class Start:
-    """The tokenizer of a training, and its first model.
-
-    `build_model` is called only where no checkpoint of the training itself exists yet.
-    """
+    """The tokenizer of a training, and how to build its model where it has no checkpoint yet."""
 
     tokenizer: Tokenizer
     build_model: Callable[[], Decoder]
 
 
 def new_model(spec: Pretrain, parents: Mapping[str, Path]) -> Start:
-    """A new model. Its weights and its embedding's coefficients follow from the stage's seed.
-
-    Raises EmbeddingError, and DataError if the tokenizer can't be loaded.
-    """
+    """A new model, from the stage's seed. Raises EmbeddingError and DataError."""
     build_model = partial(
         Decoder, spec.model, spec.embedding, train_length=spec.data.length, seed=spec.seed
     )
@@ -57,9 +50,9 @@ def new_model(spec: Pretrain, parents: Mapping[str, Path]) -> Start:
 
 
 def parents_model(spec: Extend, parents: Mapping[str, Path]) -> Start:
-    """The model in the parent's checkpoint, whose role is MODEL.
+    """The parent's model, with its own embedding if the stage's is None.
 
-    It keeps its own embedding if the stage's is None. Raises CheckpointError and EmbeddingError.
+    Raises CheckpointError and EmbeddingError.
     """
     parent = parents[MODEL]
     build_model = partial(
@@ -69,9 +62,8 @@ def parents_model(spec: Extend, parents: Mapping[str, Path]) -> Start:
 
 
 def tuned_model(spec: Finetune, parents: Mapping[str, Path]) -> Start:
-    """The model in the parent's checkpoint, to train on pairs of prompt and answer or on chats.
+    """The parent's model, to train on pairs of prompt and answer or on chats.
 
-    The loss is on the assistant's text only: the data mark all other tokens as ignored.
     The stage's tokenizer may add a chat template and tokens to the model's own. Raises DataError if
     it changes the ids that the model was trained with, CheckpointError and EmbeddingError.
     """
@@ -127,22 +119,15 @@ def swap_embedding(
 
 
 def model_facts(model: Decoder) -> dict[str, Any]:
-    """The model's numbers of parameters, and the numbers that follow from its embedding."""
+    """The parameters of body (with what position embeddings learn), head and input embedding, their
+    total, and the numbers that follow from the embedding."""
     embedding = model.position_embeddings[0]
     assert isinstance(embedding, PositionEmbedding)
-    facts = embedding.definition.facts(embedding.shape)
-    return {"parameters": _parameter_counts(model), **facts}
-
-
-def _parameter_counts(model: Decoder) -> dict[str, int]:
-    """The parameters of body, head and input embedding, and their total.
-
-    What a position embedding learns counts as body.
-    """
     counted = parameters(model.config)
     learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
     counted = dataclasses.replace(counted, body=counted.body + learned)
-    return {**dataclasses.asdict(counted), "total": counted.total}
+    counts = {**dataclasses.asdict(counted), "total": counted.total}
+    return {"parameters": counts, **embedding.definition.facts(embedding.shape)}
 
 
 class SelectionError(UserError):
@@ -151,10 +136,7 @@ class SelectionError(UserError):
 
 def select(spec: Select, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
     """Choose a value by the candidates' losses, and leave the model that it has under the stage's
-    seed; returns result.json, which has every loss.
-
-    Raises SelectionError if a candidate did not measure the loss, or if no value has a finite one.
-    """
+    seed; returns result.json. Raises SelectionError if a loss is missing, or none is finite."""
     losses = {role: _loss(parents[role], spec.by) for roles in spec.roles() for role in roles}
     chosen = spec.chosen(losses)
     if chosen is None:
@@ -177,7 +159,6 @@ def select(spec: Select, writer: RunWriter, parents: Mapping[str, Path]) -> dict
 
 
 def _loss(checkpoint: Path, name: str) -> float:
-    """What the stage that left a checkpoint measured as `name`."""
     folder = StageFolder.of_checkpoint(checkpoint)
     result = None if folder is None else folder.result()
     if result is not None:

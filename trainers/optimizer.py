@@ -121,31 +121,19 @@ RETURNING = {TRIM_THRESHOLD: 2**26, MMAP_THRESHOLD: 2**25, MMAP_MAX: 2**16}
 
 @contextlib.contextmanager
 def kept_memory(device: torch.device) -> Iterator[None]:
-    """Keep freed memory for the process within this context, if the device is a CPU.
+    """Keep freed memory for the process within this context, on a CPU with glibc.
 
-    At the end, what is free goes back to the system, and so do large blocks that are freed later,
-    unless they lie in a gap that this context left in the heap.
+    At the end, what is free goes back to the system, unless it lies in a gap in the heap.
     """
-    allocator = _glibc() if device.type == "cpu" else None
-    if allocator is None:
+    library: Any = ctypes.CDLL(None) if sys.platform == "linux" and device.type == "cpu" else None
+    if not hasattr(library, "gnu_get_libc_version"):
         yield
         return
-    _set(allocator, KEEPING)
+    for parameter, value in KEEPING.items():
+        library.mallopt(parameter, value)
     try:
         yield
     finally:
-        _set(allocator, RETURNING)
-        allocator.malloc_trim(0)
-
-
-def _set(allocator: ctypes.CDLL, parameters: Mapping[int, int]) -> None:
-    for parameter, value in parameters.items():
-        allocator.mallopt(parameter, value)
-
-
-def _glibc() -> ctypes.CDLL | None:
-    """The C library of this process, if it is glibc."""
-    if sys.platform != "linux":
-        return None
-    library = ctypes.CDLL(None)
-    return library if hasattr(library, "gnu_get_libc_version") else None
+        for parameter, value in RETURNING.items():
+            library.mallopt(parameter, value)
+        library.malloc_trim(0)

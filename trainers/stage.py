@@ -1,11 +1,6 @@
 """The work of every training stage: from its configuration to a trained checkpoint.
 
 The kinds of training differ in their start (trainers/models.py) and share everything after it.
-
-Held-out data is the `validation` split of the training's own corpora, packed the same way. Rows
-come from the corpora in the proportions of the training's mixture. Their order depends on the data
-alone, so all embeddings and seeds are measured on the same rows. Where there is text, tasks are
-left out; without text, the tasks that have held-out rows are read. No row is read twice.
 """
 
 from __future__ import annotations
@@ -54,38 +49,32 @@ def memory_advice(spec: TrainingConfig) -> Iterator[None]:
         is_known = isinstance(error, torch.OutOfMemoryError | MemoryError)
         if not is_known and CPU_ALLOCATOR not in str(error):
             raise
-        raise _advice(spec, error) from error
-
-
-def _advice(spec: TrainingConfig, error: BaseException) -> TrainingMemoryError:
-    train, length = spec.train, spec.data.length
-    micro = train.micro_batch(spec.resources.size)
-    kept, anew = [], []
-    if micro > length:
-        kept.append(f"lower train.micro_batch_tokens (now {micro}; at least data.length)")
-    if not train.gradient_checkpointing:
-        kept.append("set train.gradient_checkpointing: true (now false)")
-    if spec.resources.strategy != "fsdp":
-        kept.append("share the model: more resources.workers, and strategy: fsdp")
-    if train.precision != "bfloat16":
-        anew.append(f"set train.precision: bfloat16 (now {train.precision})")
-    anew.append(f"lower data.length (now {length})")
-    ways = [
-        *([f"To continue from the last checkpoint: {'; '.join(kept)}."] if kept else []),
-        f"As another stage, which starts from step 0: {'; '.join(anew)}.",
-    ]
-    return TrainingMemoryError(f"out of memory. {' '.join(ways)} ({first_line(error)})")
-
-
-ORDER_SEED = 0
+        train, length = spec.train, spec.data.length
+        micro = train.micro_batch(spec.resources.size)
+        kept, anew = [], []
+        if micro > length:
+            kept.append(f"lower train.micro_batch_tokens (now {micro}; at least data.length)")
+        if not train.gradient_checkpointing:
+            kept.append("set train.gradient_checkpointing: true (now false)")
+        if spec.resources.strategy != "fsdp":
+            kept.append("share the model: more resources.workers, and strategy: fsdp")
+        if train.precision != "bfloat16":
+            anew.append(f"set train.precision: bfloat16 (now {train.precision})")
+        anew.append(f"lower data.length (now {length})")
+        ways = [f"To continue from the last checkpoint: {'; '.join(kept)}."] if kept else []
+        ways.append(f"As another stage, which starts from step 0: {'; '.join(anew)}.")
+        text = f"out of memory. {' '.join(ways)} ({first_line(error)})"
+        raise TrainingMemoryError(text) from error
 
 
 class HeldOut:
-    """At most `tokens` held-out tokens, in rows of `length` tokens.
+    """At most `tokens` held-out tokens, in rows of `length` tokens, none of which is read twice.
 
-    `directories` holds the prepared data of source i as "validation.i". Each worker reads `rows`
-    rows at a time. With `first_half`, only the first half of each corpus is read. Raises DataError
-    if a corpus has no held-out row of this length.
+    Rows come from the `validation` split of the training's corpora, in the proportions of its
+    mixture, and from its tasks only where there is no text. Their order depends on the data alone,
+    so all embeddings and seeds are measured on the same rows. `directories` holds the prepared data
+    of source i as "validation.i". Each worker reads `rows` rows at a time. With `first_half`, only
+    the first half of each corpus is read. Raises DataError if a corpus has no row of this length.
     """
 
     def __init__(
@@ -109,7 +98,7 @@ class HeldOut:
             {text_role(j): directories[validation_role(i)] for j, i in enumerate(texts)},
             tokenizer,
             batch_size=rows * workers.size,
-            seed=ORDER_SEED,
+            seed=0,
             rank=workers.rank,
             world_size=workers.size,
             split="validation",
@@ -166,39 +155,46 @@ def _train(
     start: Start,
     workers: WorkerGroup,
 ) -> dict[str, Any]:
-    device = choose_device(spec.resources.gpus)
-    resumed, tokenizer = writer.resumed_from, start.tokenizer
+    settings, length, tokenizer = spec.train, spec.data.length, start.tokenizer
+    device, resumed = choose_device(spec.resources.gpus), writer.resumed_from
     if resumed is None or is_sharded(resumed.path):  # the workers read their shares of it later
         model = start.build_model()
     else:
         model = load_model(resumed.path)
-    model.gradient_checkpointing = spec.train.gradient_checkpointing
+    model.gradient_checkpointing = settings.gradient_checkpointing
     data = TrainingData(
         spec.data,
         parents,
         tokenizer,
-        batch_size=spec.train.batch_tokens // spec.data.length,
+        batch_size=settings.batch_tokens // length,
         seed=spec.seed,
         rank=workers.rank,
         world_size=workers.size,
     )
+    held_out = None
+    if settings.validation_tokens is not None:
+        validated_length = settings.validation_length or length
+        held_out = HeldOut(
+            spec.data,
+            parents,
+            tokenizer,
+            tokens=settings.validation_tokens,
+            length=validated_length,
+            rows=max(1, settings.micro_batch(workers.size) // validated_length),
+            workers=workers,
+            first_half=settings.validation_part == "first-half",
+        )
 
     def write_model(directory: Path, weights: Mapping[str, Tensor]) -> None:
-        save_model(
-            directory,
-            model,
-            context_length=spec.data.length,
-            tokenizer=tokenizer.save(directory),
-            weights=weights,
-        )
+        saved = tokenizer.save(directory)
+        save_model(directory, model, context_length=length, tokenizer=saved, weights=weights)
 
     if (unknown := why_unknown(device_name(device))) is not None:
         writer.note(unknown)
-    held_out = _held_out(spec, parents, tokenizer, workers)
-    summary = train(
+    recorded = train(
         model,
         data.batch,
-        spec.train,
+        settings,
         writer,
         write_model,
         seed=spec.seed,
@@ -207,28 +203,11 @@ def _train(
         workers=workers,
         peak=steps_per_second_at_peak(spec, model.config, device_name(device), workers.size),
     )
-    examples = {"examples": data.examples()} if data.examples() else {}
-    validated = {} if held_out is None else {"validation_rows": held_out.total}
-    recorded = {**summary, **validated, **model_facts(model), **examples}
+    if held_out is not None:
+        recorded["validation_rows"] = held_out.total
+    recorded |= model_facts(model)
+    if examples := data.examples():
+        recorded["examples"] = examples
     names = [metric.name for metric in spec.metrics() if metric.name in recorded]
     measured = [Measurement(name=name, value=recorded.pop(name)) for name in names]
     return ResultRecord(metrics=tuple(measured), recorded=recorded).as_json()
-
-
-def _held_out(
-    spec: TrainingConfig, parents: Mapping[str, Path], tokenizer: Tokenizer, workers: WorkerGroup
-) -> HeldOut | None:
-    """The held-out data of a stage that validates, read in micro-batches of the training's size."""
-    train, length = spec.train, spec.train.validation_length or spec.data.length
-    if train.validation_tokens is None:
-        return None
-    return HeldOut(
-        spec.data,
-        parents,
-        tokenizer,
-        tokens=train.validation_tokens,
-        length=length,
-        rows=max(1, train.micro_batch(workers.size) // length),
-        workers=workers,
-        first_half=train.validation_part == "first-half",
-    )

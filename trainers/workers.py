@@ -1,9 +1,8 @@
 """The workers that train one model: one alone, DDP, or FSDP2, which shards everything.
 
-In bfloat16, the loop's autocast casts the weights where products use them. FSDP2 casts those of the
-layers' products before it gathers them, which gives the same numbers for half the bytes, and adds
-up their gradients in bfloat16. All else is exchanged in float32. Gradients are summed and not
-averaged, since the loop divides by the labels of all workers.
+In bfloat16, FSDP2 casts the weights of the layers' products before it gathers them (autocast would
+do it after that: the same numbers, twice the bytes), and adds up their gradients in bfloat16. All
+else is exchanged in float32. Gradients are summed: the loop divides by the labels of all workers.
 
 Groups of several processes need torch.distributed.init_process_group, called with a backend for the
 CPU and for the device: "gloo", or "cpu:gloo,cuda:nccl".
@@ -27,13 +26,11 @@ from torch.nn.parallel import DistributedDataParallel
 from fope_lab.model.decoder import Decoder
 
 OptimizerState = Mapping[str, Mapping[str, Any]]
-"""An optimizer's state of each parameter, by the parameter's name. It is whole, whichever group it
-came from, so a group of any size and strategy can resume from it."""
+"""An optimizer's whole state of each parameter, by the parameter's name."""
 
 
 class Precision(NamedTuple):
-    """The types of numbers that a group exchanges of the matrices of layers: `weights` as their
-    products use them, and `gradients` as workers add them up."""
+    """The types in which a group exchanges the matrices of layers, and adds up their gradients."""
 
     weights: torch.dtype
     gradients: torch.dtype
@@ -144,34 +141,30 @@ class ProcessGroup(WorkerGroup):
         self.size = dist.get_world_size()
 
     def sum(self, value: Tensor) -> Tensor:
-        """The sum of `value` over all workers, which all of them get."""
         total = value.clone()
         dist.all_reduce(total)
         return total
 
     def agree(self, value: int) -> int:
-        """The `value` of worker 0, exchanged between CPUs, so that no worker waits for its GPU."""
-        first = torch.tensor(value)
+        first = torch.tensor(value)  # on the CPU, so that no worker waits for its GPU
         dist.broadcast(first, src=0)
         return int(first)
 
     def gather(self, value: Any) -> list[Any]:
-        """The values of all workers, by their ranks, which can be pickled."""
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)
         return values
 
 
 class Replicas(ProcessGroup):
-    """DDP: each worker has the whole model and optimizer (Li et al., arXiv 2006.15704)."""
+    """DDP: each worker has the whole model and optimizer (Li et al., arXiv 2006.15704).
+
+    All start from worker 0's parameters.
+    """
 
     def wrap(
         self, model: Decoder, device: torch.device, precision: Precision = FLOAT32
     ) -> nn.Module:
-        """Wrap the model in DDP, which exchanges float32.
-
-        All workers start from worker 0's parameters.
-        """
         # Buffers are the same everywhere, since they follow from the configuration and the seed.
         # After its first step DDP would put the gradients into other buckets, and so add those of
         # three workers up in another order than the first step after a resume does. It leaves the
@@ -186,7 +179,6 @@ class Replicas(ProcessGroup):
         return module
 
     def accumulating(self, module: nn.Module) -> contextlib.AbstractContextManager[None]:
-        """A context in which DDP exchanges no gradients."""
         return cast(DistributedDataParallel, module).no_sync()
 
 
@@ -200,15 +192,12 @@ class Shards(ProcessGroup):
     """FSDP2: each worker has a share of each parameter and its optimizer state.
 
     A worker holds all of a layer only while it computes the layer (Zhao et al., arXiv 2304.11277).
+    Layers are moved one after the other: the whole model need not fit the device.
     """
 
     def wrap(
         self, model: Decoder, device: torch.device, precision: Precision = FLOAT32
     ) -> nn.Module:
-        """Replace the model's parameters by sharded ones on the device, in place.
-
-        FSDP moves one layer after the other: the whole model need not fit the device.
-        """
         if device.type == "cuda":
             torch.cuda.init()  # before it, a mesh would choose another GPU than the current one
         mesh = init_device_mesh(device.type, (self.size,))
@@ -233,7 +222,6 @@ class Shards(ProcessGroup):
 
     @contextlib.contextmanager
     def accumulating(self, module: nn.Module) -> Iterator[None]:
-        """A context in which FSDP exchanges no gradients."""
         sharded = cast(FSDPModule, module)
         sharded.set_requires_gradient_sync(False)
         try:
@@ -242,15 +230,12 @@ class Shards(ProcessGroup):
             sharded.set_requires_gradient_sync(True)
 
     def saves_shards(self, model: Decoder) -> bool:
-        """Whether the model is too large for one worker to gather and to write it quickly."""
         return sum(one.nbytes for one in model.parameters()) >= SHARDED_FROM_BYTES
 
     def clip(self, module: nn.Module, norm: float) -> Tensor:
-        """Scale the gradients to a norm of at most `norm`; returns the norm of all shards."""
         return cast(DTensor, super().clip(module, norm)).full_tensor()
 
     def weights(self, model: Decoder) -> dict[str, Tensor]:
-        """The model's whole `untied_state` on worker 0, gathered from all shards."""
         return {name: self._whole(tensor) for name, tensor in model.untied_state().items()}
 
     def _whole(self, value: Any) -> Any:

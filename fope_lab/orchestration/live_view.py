@@ -49,9 +49,6 @@ LINE_SECONDS = 15.0
 """The time between two lines about a running stage, outside a terminal."""
 OVERALL_SECONDS = 60.0
 """The time between two lines about the whole run, outside a terminal."""
-UNITS = ("", "k", "M", "G", "T", "P")
-STEPS = 17
-"""The most characters of a number of steps."""
 
 Show = Callable[[Snapshot], None]
 """Shows a run at a moment."""
@@ -99,36 +96,30 @@ def state_text(state: StageState) -> str:
 
 def progress_cells(stage: Stage, state: StageState, store: Store) -> list[str]:
     """The step, loss, speed and time (left or taken) of a stage, or the reason of a problem."""
-    told = stage_progress(stage, state, store)
-    if state.is_done:
-        taken = over_attempts(seconds_text(told.seconds), told.attempts)
-        last = f"{taken} ({state.reason})" if state.reason else taken
-    elif state.status is Status.RUNNING:
-        last = f"{seconds_text(told.left)} left" if told.left is not None else state.reason
-    else:
-        last = state.reason
-    return [*_numbers(told), last]
+    *numbers, time_text, note = _cells(state, stage_progress(stage, state, store))
+    return [*numbers, " ".join(filter(None, [time_text, note]))]
 
 
-def _numbers(told: StageProgress) -> list[str]:
-    """The step, the loss and the speed of a stage, as far as it has told them."""
-    steps = loss = speed = ""
+def _cells(state: StageState, told: StageProgress) -> list[str]:
+    """The step, loss, speed and time (left or taken) of a stage, and a note."""
+    steps = loss = speed = time_text = ""
+    note = state.reason
     if told.step is not None and told.total is not None:
         steps = f"{told.step:,}/{told.total:,}"
-        if len(steps) > STEPS:
-            steps = f"{_short(told.step)}/{_short(told.total)}"
     if told.loss is not None:
         loss = f"{told.loss:.3f}"
     if told.tokens_per_second is not None:
         speed = f"{told.tokens_per_second:,.0f} tok/s"
     elif told.steps_per_second is not None:
         speed = f"{told.steps_per_second:,.{0 if told.steps_per_second >= 10 else 2}f}/s"
-    return [steps, loss, speed]
-
-
-def _short(number: float) -> str:
-    exponent = max(len(f"{number:.0f}") - 1, 0) // 3
-    return f"{number / 1000**exponent:.3g}{UNITS[exponent]}"
+    if state.is_done:
+        time_text = over_attempts(seconds_text(told.seconds), told.attempts)
+        note = f"({state.reason})" if state.reason else ""
+    elif state.status is Status.RUNNING and told.left is not None:
+        time_text = f"{seconds_text(told.left)} left"
+        if not note and told.flops_utilisation is not None:
+            note = f"{told.flops_utilisation:.0%} MFU"
+    return [steps, loss, speed, time_text, note]
 
 
 @contextlib.contextmanager
@@ -229,7 +220,10 @@ class LiveScreen:
         table.add_column("", no_wrap=True)
         running = sorted(self.now.running, key=lambda key: self.now.running[key].step is None)
         rows = [(key, self._running(key), "") for key in running]
-        rows += [(stage.key, self._finished(done), "dim") for stage, done in self.now.latest]
+        rows += [
+            (stage.key, ["done", *_cells(self.now.states[stage.key], told)[1:]], "dim")
+            for stage, told in self.now.latest
+        ]
         room = height - 1 if len(rows) <= height - 1 else height - 2
         for key, cells, style in rows[:room]:
             table.add_row(self.names[key], key[:SHOWN_DIGITS], *cells, style=style)
@@ -240,20 +234,13 @@ class LiveScreen:
         return table
 
     def _running(self, key: str) -> list[str]:
-        """The step, loss, speed and time left of a running stage, and a note."""
         state, told = self.now.states[key], self.now.running[key]
-        note = "by another run" if state.elsewhere else state.reason
-        if not note and told.flops_utilisation is not None:
-            note = f"{told.flops_utilisation:.0%} MFU"
-        if told.step is None:
-            return ["" if state.elsewhere else "starting", "", "", "", note]
-        left = "" if told.left is None else f"{seconds_text(told.left)} left"
-        return [*_numbers(told), left, note]
-
-    def _finished(self, done: StageProgress) -> list[str]:
-        several = done.attempts is not None and done.attempts > 1
-        note = f"{done.attempts} attempts" if several else ""
-        return ["done", "", "", seconds_text(done.seconds), note]
+        cells = _cells(state, told)
+        if state.elsewhere:
+            cells[-1] = "by another run"
+        elif told.step is None:
+            cells[0] = "starting"
+        return cells
 
 
 @contextlib.contextmanager

@@ -80,7 +80,7 @@ class RunWriter:
     def progress(
         self, step: int, total: int, *, at_once: bool = False, **values: float | str
     ) -> None:
-        """Tell the progress view that `step` of `total` are done, once a second unless `at_once`."""
+        """Tell the progress view how far the work is, once a second unless `at_once`."""
 
     def is_stop_asked(self) -> bool:
         """Whether the driver asks the work to save a checkpoint and stop."""

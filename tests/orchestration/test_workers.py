@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
-import subprocess
-import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from workers_sweep import alone, losses, worker_processes
 
+from fope_lab.orchestration.cluster_address import RAY_DEFAULTS, prepare_environment
+from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
 from fope_lab.processor import processor
 from fope_lab.stages import Pretrain
-from fope_lab.store import StageFolder, Store
+from fope_lab.store import StageFolder, StageState, Status, Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
-from trainers.distributed import possible_sizes, with_size
+from trainers.distributed import sizes_to_go_on, with_size
 
 SWEEP = """
 name: workers
@@ -28,12 +31,12 @@ stages:
     embedding: kerple
     data:
       length: 32
-      mix: [{corpus: python-docs, weight: 0.5}, {task: passkey, weight: 0.5}]
+      mix: [{corpus: {files: text.txt}, weight: 0.5}, {task: passkey, weight: 0.5}]
     train: {tokens: 7680, batch_tokens: 512, micro_batch_tokens: 128, learning_rate: 1e-2,
             log_every: 1, checkpoint_every: 8, validate_every: 5, validation_tokens: 2048}
     resources: {workers: 2, strategy: fsdp}
-  perplexity: {kind: perplexity, from: fsdp, corpus: python-docs, lengths: [16, 32], tokens: 4096,
-               batch_tokens: 256, resources: {workers: 2}}
+  perplexity: {kind: perplexity, from: fsdp, corpus: {files: text.txt}, lengths: [16, 32],
+               tokens: 2048, batch_tokens: 256, resources: {workers: 2}}
   diverges:
     <<: *training
     resources: {workers: 2, strategy: ddp}
@@ -41,13 +44,21 @@ stages:
 """
 
 
+def write_sweep(folder: Path, sweep: str = SWEEP) -> Path:
+    """The file of a sweep, with the text that it reads beside it."""
+    text = "The quick brown fox jumps over the lazy dog, and the dog looks on.\n\n"
+    (folder / "text.txt").write_text("".join(text.replace("dog", f"dog {i}") for i in range(400)))
+    (folder / "workers.yaml").write_text(sweep)
+    return folder / "workers.yaml"
+
+
 @dataclass
 class Ran:
-    """What a run left."""
+    """What the trials of a sweep left, one after another in one Ray."""
 
     store: Store
     stages: list[Stage]
-    output: str
+    states: dict[str, StageState]
 
     def stage(self, name: str) -> Stage:
         [stage] = [one for one in self.stages if one.section == name]
@@ -59,27 +70,45 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     folder = tmp_path_factory.mktemp("workers")
-    sweep = folder / "workers.yaml"
-    sweep.write_text(SWEEP)
-    done = subprocess.run(
-        [sys.executable, "-m", "fope_lab.cli", "run", sweep, "--store", folder / "store"],
-        capture_output=True,
-        text=True,
-        env={k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"},
-        check=False,
-        timeout=400,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    return Ran(Store(folder / "store"), load_sweep(sweep).stages, done.stdout + done.stderr)
+    store = Store.create(folder / "store")
+    stages = load_sweep(write_sweep(folder)).stages
+    by_key = {stage.key: stage for stage in stages}
+    with patch.dict(os.environ):
+        os.environ.pop("RAY_ADDRESS", None)
+        prepare_environment("local")
+        import ray
+
+        variables = {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}
+        ray.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            runtime_env={"env_vars": variables},
+        )
+        try:
+            yield Ran(
+                store,
+                stages,
+                {
+                    stage.section: run_until_ended(
+                        {KEY: stage.key, OWNER: "test", SUPERSEDE: None}, by_key, store
+                    )
+                    for stage in stages
+                },
+            )
+        finally:
+            ray.shutdown()
 
 
 @pytest.mark.cluster
 def test_two_workers_train_as_one_does(ran: Ran, tmp_path: Path) -> None:
     """With FSDP. tests/faults/test_workers_lost.py has the same of both strategies, after kills."""
     folder = ran.folder("fsdp")
-    assert folder.is_done(), ran.output
+    assert folder.is_done(), ran.states
     [processes] = worker_processes(folder)
     assert len(set(processes)) == 2
     reference = alone(ran.stage("fsdp"), ran.stages, ran.store, tmp_path / "alone")
@@ -98,7 +127,7 @@ def test_two_workers_train_as_one_does(ran: Ran, tmp_path: Path) -> None:
 @pytest.mark.cluster
 def test_two_workers_evaluate_as_one_does(ran: Ran, tmp_path: Path) -> None:
     folder = ran.folder("perplexity")
-    assert folder.is_done(), ran.output
+    assert folder.is_done(), ran.states
     [processes] = worker_processes(folder)
     assert len(set(processes)) == 2
     shutil.copytree(ran.store.root / "pretrain", tmp_path / "alone" / "pretrain")
@@ -120,7 +149,7 @@ def test_what_the_workers_ran_on_is_recorded(ran: Ran) -> None:
 
 @pytest.mark.cluster
 def test_an_error_of_the_work_is_the_stages_failure_and_not_retried(ran: Ran) -> None:
-    folder = ran.folder("diverges")
+    folder, state = ran.folder("diverges"), ran.states["diverges"]
     failure = folder.failure()
     assert failure is not None
     assert failure["type"] == "NonFiniteError"
@@ -128,13 +157,12 @@ def test_an_error_of_the_work_is_the_stages_failure_and_not_retried(ran: Ran) ->
     assert "On worker 0:" in failure["traceback"], "the worker's traceback is lost"
     assert "gradient_accumulation.py" in failure["traceback"] or "loop.py" in failure["traceback"]
     assert folder.attempts.newest_token() == 1
-    assert f"failed diverges[seed=0]: {failure['error']}" in ran.output
+    assert (state.status, state.reason) == (Status.FAILED, failure["error"])
 
 
 def test_fewer_workers_take_parts_as_small_as_all_would(tmp_path: Path) -> None:
-    path = tmp_path / "workers.yaml"
     for given, expected in [("micro_batch_tokens: 128, ", 128), ("", 256)]:
-        path.write_text(SWEEP.replace("micro_batch_tokens: 128, ", given))
+        path = write_sweep(tmp_path, SWEEP.replace("micro_batch_tokens: 128, ", given))
         [spec] = [stage.spec for stage in load_sweep(path).stages if stage.section == "fsdp"]
         assert isinstance(spec, Pretrain)
         fewer = with_size(spec, 1)
@@ -142,9 +170,8 @@ def test_fewer_workers_take_parts_as_small_as_all_would(tmp_path: Path) -> None:
         assert fewer.train.micro_batch_tokens == expected
         assert fewer.resources.size == 1
         assert with_size(spec, 2) is spec
-
-
-def test_workers_share_the_rows_evenly() -> None:
-    assert possible_sizes(16, 8) == [8, 4, 2, 1]
-    assert possible_sizes(12, 4) == [4, 3, 2, 1]
-    assert possible_sizes(10, 4) == [2, 1]
+        for workers, rows, sizes in [(8, 16, [8, 4, 2, 1]), (4, 12, [4, 3, 2, 1]), (4, 10, [2, 1])]:
+            train = dataclasses.replace(spec.train, batch_tokens=rows * 32)
+            resources = dataclasses.replace(spec.resources, workers=workers)
+            shared = dataclasses.replace(spec, train=train, resources=resources)
+            assert sizes_to_go_on(shared) == sizes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -40,13 +41,22 @@ def make(folder: Path, name: str) -> RealStage:
     return RealStage(folder / name, stage, data)
 
 
-def attempt(
-    rank: int, size: int, folder: Path, name: str, dies: bool = False, seconds: float = 0.0
-) -> None:
-    """One worker's part in an attempt, which dies, if it does, before step DEAD_AT."""
+def attempts(rank: int, size: int, folder: Path, *of: tuple[str, bool, float]) -> None:
+    """One worker's part in attempts at stages: each is a name, whether it dies, and its seconds."""
     torch.set_num_threads(1)
-    rendezvous = f"file://{folder}/rendezvous-{name}-{os.getppid()}"
+    rendezvous = f"file://{folder}/rendezvous-{size}-{of[0][0]}-{os.getppid()}"
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=size)
+    for name, dies, seconds in of:
+        origin = folder / name.replace(f"from-{size}", "dead")
+        if rank == 0 and name.startswith("from-"):
+            shutil.copytree(origin, folder / name)
+        dist.barrier()
+        _attempt(rank, folder, name, dies, seconds)
+    dist.destroy_process_group()
+
+
+def _attempt(rank: int, folder: Path, name: str, dies: bool, seconds: float) -> None:
+    """One worker's part in an attempt, which dies, if it does, before step DEAD_AT."""
     stage, workers, batch = make(folder, name), Shards(), TrainingData.batch
     write_data = FileSystemWriter.write_data
 
@@ -72,10 +82,9 @@ def attempt(
         result = run(stage.stage, writer, stage.data, workers=workers)
         if begun:
             begun.finish(result)
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    arguments = (Path(sys.argv[1]), sys.argv[2], False, *map(float, sys.argv[4:]))
-    size = int(sys.argv[3])
-    torch.multiprocessing.spawn(attempt, (size, *arguments), nprocs=size)
+    folder, name, size = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    seconds = float(sys.argv[4]) if sys.argv[4:] else 0.0
+    torch.multiprocessing.spawn(attempts, (size, folder, (name, False, seconds)), nprocs=size)

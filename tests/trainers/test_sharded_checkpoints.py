@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from real_training import LENGTH, RealStage, assert_equal, prepare
-from sharded_training import DEAD_AT, attempt, make
+from sharded_training import DEAD_AT, attempts, make
 
 from fope_lab.model import CheckpointError, Decoder, load_model
 from fope_lab.store import Store, StoreError
@@ -30,23 +30,23 @@ from trainers.workers import Shards
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What two workers left at once, and what they had saved when they died; while they wrote that,
-    the training had long gone on."""
+    """What two workers left at once, what they had saved when they died (while they wrote that, the
+    training had long gone on), and what they made of that afterwards."""
     folder = tmp_path_factory.mktemp("sharded")
     prepare(folder)
-    torch.multiprocessing.spawn(attempt, (2, folder, "whole"), nprocs=2)
-    torch.multiprocessing.spawn(attempt, (2, folder, "dead", True, 0.5), nprocs=2)
+    two = (("whole", False, 0.0), ("dead", True, 0.5), ("from-2", False, 0.0))
+    torch.multiprocessing.spawn(attempts, (2, folder, *two), nprocs=2)
     return folder
 
 
 def gone_on(folder: Path, size: int) -> RealStage:
     """The stage that died, finished by so many workers."""
-    shutil.copytree(folder / "dead", folder / f"from-{size}")
     stage = make(folder, f"from-{size}")
     if size == 1:
+        shutil.copytree(folder / "dead", folder / "from-1")
         stage.attempt()
-    else:
-        torch.multiprocessing.spawn(attempt, (size, folder, f"from-{size}"), nprocs=size)
+    elif size == 3:
+        torch.multiprocessing.spawn(attempts, (3, folder, ("from-3", False, 0.0)), nprocs=3)
     return stage
 
 
