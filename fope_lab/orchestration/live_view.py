@@ -97,7 +97,7 @@ def state_text(state: StageState) -> str:
 def progress_cells(stage: Stage, state: StageState, store: Store) -> list[str]:
     """The step, loss, speed and time (left or taken) of a stage, or the reason of a problem."""
     *numbers, time_text, note = _cells(state, stage_progress(stage, state, store))
-    return [*numbers, " ".join(filter(None, [time_text, note]))]
+    return [*numbers, f"{time_text} {note}".strip() if state.is_done else time_text or note]
 
 
 def _cells(state: StageState, told: StageProgress) -> list[str]:

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from fope_lab.cli.render.status import states_table
 from fope_lab.orchestration import live_view
-from fope_lab.orchestration.live_view import print_problems, progress_cells, seconds_text, summary
-from fope_lab.orchestration.progress import observe_states
+from fope_lab.orchestration.live_view import progress_cells, seconds_text, summary
+from fope_lab.orchestration.progress import observe_states, print_problems
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store import folder as stage_folder
 from fope_lab.store.attempts import Ending, driver_name
@@ -211,10 +211,10 @@ def test_lines_about_stages_leave_out_what_the_first_axis_of_a_zip_determines(
     done = {stage.key: StageState(Status.DONE) for stage in stages}
     console = Console(file=(out := io.StringIO()), width=200)
     progress: Any = SimpleNamespace(stages=stages, store=store)
-    lines = live_view._Lines(progress, console)
-    for states in (waiting, done):
-        now: Any = SimpleNamespace(states=states)
-        lines.show(now)
+    with live_view._lines(progress, console) as show:
+        for states in (waiting, done):
+            now: Any = SimpleNamespace(states=states)
+            show(now)
     assert [line.split()[1:] for line in out.getvalue().splitlines()] == [
         ["done", "s[x=a,seed=0]"],
         ["done", "s[x=b,seed=0]"],

@@ -322,22 +322,22 @@ def test_a_damaged_parent_that_somebody_re_runs_is_waited_for(store: Store) -> N
     assert state.reason == "PARENT: model changed after the checkpoint was written"
 
 
+def lose_workers(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
+    if writer.handle.token <= int((writer.paths.store / "lost").read_text()):
+        raise WorkersLostError("lost workers, by number: 1: it is gone")
+    return {}
+
+
 @pytest.mark.parametrize("lost", [1, 4])
 def test_attempts_that_lost_workers_are_interrupted_and_the_last_one_failed(
     store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
-    seen: list[str] = []
-
-    def work(stage: Any, attempt: Any, *_: Any) -> tuple[dict[str, Any], None]:
-        seen.append(folder.state().status)
-        if attempt.lease.token <= lost:
-            raise WorkersLostError("lost workers, by number: 1: it is gone")
-        return {}, None
-
-    monkeypatch.setattr(trial, "_work", work)
     monkeypatch.setattr(trial, "execution_record", lambda *_: {})
-    state = attempt_of("me", store)
-    records = [folder.attempts.record(token) for token in range(1, len(seen) + 1)]
+    store.root.mkdir()
+    (store.root / "lost").write_text(str(lost))
+    state = attempt_of("me", store, stage_of("lose_workers"))
+    newest = folder.attempts.newest_token()
+    records = [folder.attempts.record(token) for token in range(1, newest + 1)]
     assert {record.end["error"] for record in records[:lost]} == {  # type: ignore[union-attr,index]
         "lost workers, by number: 1: it is gone"
     }
