@@ -102,6 +102,17 @@ def run_until_ended(
     return state
 
 
+def request_of(stage: Stage) -> dict[str, Any]:
+    """What the store records of a stage before it runs."""
+    return {
+        "key": stage.key,
+        "kind": stage.kind,
+        "version": stage.spec.version,
+        "config": stage.config,
+        "parents": {**stage.parents, **stage.checkpoints},
+    }
+
+
 class ParentLostError(StoreError):
     """A parent's output is gone."""
 
@@ -143,15 +154,10 @@ class _StageWork:
                 and newest.owner == self.owner
                 and "set_aside" not in newest.details
             )
-            request = {
-                "key": stage.key,
-                "kind": stage.kind,
-                "version": stage.spec.version,
-                "config": stage.config,
-                "parents": {**stage.parents, **stage.checkpoints},
-            }
             stop = stop_request(self.store, self.owner).path
-            with folder.begin(self.owner, request, self.supersede, made_by, read, stop) as attempt:
+            with folder.begin(
+                self.owner, request_of(stage), self.supersede, made_by, read, stop
+            ) as attempt:
                 return self._end(attempt, read, is_retry=is_retry, may_retry=may_retry)
         except (LeaseHeldError, LeaseLostError):
             return StageState(Status.RUNNING, elsewhere=True)

@@ -12,7 +12,7 @@ import pytest
 from sweep_files import BASE, changed, load, write
 
 from fope_lab.cli.app import main
-from fope_lab.orchestration.trial import _request
+from fope_lab.orchestration.trial import request_of
 from fope_lab.store import Store
 from fope_lab.sweep import Plan, Sweep, plan
 from fope_lab.sweep.nearest import with_nearest
@@ -26,7 +26,7 @@ def finish(sweep: Sweep, store: Store) -> None:
     for stage in sweep.stages:
         folder = store.folder(stage.kind, stage.key)
         if not folder.is_done():
-            with folder.begin("test", _request(stage)) as attempt:
+            with folder.begin("test", request_of(stage)) as attempt:
                 attempt.finish({})
 
 
