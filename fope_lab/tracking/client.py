@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import sqlite3
 import threading
@@ -37,8 +38,6 @@ ENVIRONMENT = {
 Values that the user has set take precedence."""
 LOGGERS = ("mlflow", "alembic", "urllib3.connectionpool")
 """What would write to the terminal. Every logged error is also raised, and reported once."""
-CONNECTIONS = 1
-"""How often to try to connect to a database; MLflow would try for 100 s and print each error."""
 REFUSALS = (
     "INVALID_PARAMETER_VALUE",
     "BAD_REQUEST",
@@ -55,7 +54,7 @@ def quiet_mlflow() -> None:
         os.environ.setdefault(name, value)
     import mlflow.store.db.utils as databases
 
-    databases.MAX_RETRY_COUNT = CONNECTIONS
+    databases.MAX_RETRY_COUNT = 1  # else it tries to connect for 100 s, and prints each error
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     warnings.filterwarnings("ignore", module=r"alembic\.")
@@ -94,25 +93,26 @@ class Patience:
         if self._since is not None:
             self._since = time.monotonic()
 
-    def wait(self, thread: threading.Thread, limit: float | None = None) -> bool:
-        """Wait until `thread` ends; returns False if MLflow is silent for too long before that.
-
-        Returns False after `limit` seconds, too, if it is given.
-        """
+    def wait(self, thread: threading.Thread, limit: float = math.inf) -> bool:
+        """Wait until `thread` ends; returns False if MLflow is silent for too long before that,
+        or after `limit` seconds."""
+        silence = SILENCE
+        with contextlib.suppress(ValueError):
+            silence = max(silence, float(os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT", "0")))
         start = time.monotonic()
         while True:
             thread.join(0.05)
             if not thread.is_alive():
                 return True
             now, since = time.monotonic(), self._since
-            if since is not None and now - since > _silence() + self._extra:
+            if since is not None and now - since > silence + self._extra:
                 return False
-            if limit is not None and now - start > limit:
+            if now - start > limit:
                 return False
 
 
 class PatientClient:
-    """An MlflowClient that tells `patience` when it is asked and when it has answered."""
+    """An MlflowClient that notes in `patience` when it is asked and when it has answered."""
 
     def __init__(self, client: MlflowClient, patience: Patience) -> None:
         self._client, self._patience = client, patience
@@ -129,12 +129,6 @@ class PatientClient:
         return asked
 
 
-def _silence() -> float:
-    with contextlib.suppress(ValueError):
-        return max(SILENCE, float(os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT", "0")))
-    return SILENCE
-
-
 def concerns_one_run(error: Exception) -> bool:
     """Whether an error affects a single run: a refused request, or an unreadable folder."""
     if is_damage(error) or is_locked(error):
@@ -146,21 +140,18 @@ def concerns_one_run(error: Exception) -> bool:
 
 def is_damage(error: BaseException) -> bool:
     """Whether SQLite found that the file is no database, or that its content is damaged."""
-    codes = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-    return any(code in codes for code in sqlite_codes(error))
+    return not _sqlite_codes(error).isdisjoint({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 def is_locked(error: BaseException) -> bool:
     """Whether SQLite gave up because another process holds the lock of the database."""
-    return any(code == sqlite3.SQLITE_BUSY for code in sqlite_codes(error))
+    return sqlite3.SQLITE_BUSY in _sqlite_codes(error)
 
 
-def sqlite_codes(error: BaseException) -> Iterator[int]:
+def _sqlite_codes(error: BaseException) -> set[int]:
     """The primary result codes of SQLite's errors among an error and its causes."""
-    for cause in _chain(error):
-        code = getattr(cause, "sqlite_errorcode", None)
-        if isinstance(code, int):
-            yield code & 0xFF
+    codes = (getattr(cause, "sqlite_errorcode", None) for cause in _chain(error))
+    return {code & 0xFF for code in codes if isinstance(code, int)}
 
 
 def as_tracking_error(error: Exception, uri: str) -> TrackingError:

@@ -16,12 +16,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from enum import Enum, auto
 from pathlib import Path
 from typing import BinaryIO
 
 from fope_lab.atomic_files import sync_directory, sync_file
-from fope_lab.tracking.client import is_damage, is_locked, quiet_mlflow, sqlite_codes
+from fope_lab.tracking.client import is_damage, is_locked, quiet_mlflow
 from fope_lab.tracking.errors import DamagedDatabaseError, TrackingError, UnreachableError
 from fope_lab.tracking.uris import sqlite_uri
 
@@ -31,21 +30,8 @@ BUSY_SECONDS = 5.0
 """How long to wait for a process that has locked the whole database."""
 SIDE_FILES = ("-journal", "-wal", "-shm")
 """SQLite's sidecar files; a stale one corrupts a new database of the same name."""
-NOT_DAMAGE = (
-    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY),
-    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM),
-)
-"""SQLite's codes for what is wrong around a database, such as a full disk."""
 Identity = tuple[int, int]
-
-
-class State(Enum):
-    """What a file is to MLflow, if it can be read."""
-
-    EMPTY = auto()  # or missing
-    FOREIGN = auto()  # it has tables, but none of MLflow's
-    UNFINISHED = auto()  # MLflow's tables, but those of an older version, or half of them
-    WHOLE = auto()
+"""What tells a file from another that later has its name: its device and its inode."""
 
 
 @contextlib.contextmanager
@@ -54,8 +40,8 @@ def locked(
 ) -> Iterator[BinaryIO]:
     """Hold the lock on the file `path`, and yield the file.
 
-    Raises the error `busy` if another holds the lock for LOCK_SECONDS, counted
-    again from each change of what `progress` returns.
+    Raises the error `busy` if another holds the lock for LOCK_SECONDS, counted again from each
+    change of what `progress` returns.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
@@ -74,7 +60,7 @@ def locked(
 
 
 def identity(path: Path) -> Identity | None:
-    """What tells a file from another that later has its name; None if there is none."""
+    """The identity of a file; None if there is none."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -82,31 +68,18 @@ def identity(path: Path) -> Identity | None:
     return status.st_dev, status.st_ino
 
 
-def prepare(path: Path, *, ours: bool) -> None:
-    """Make the database if it is missing, or bring it to this version of MLflow if it is `ours`.
+def prepare(path: Path) -> None:
+    """Make the database if the file is missing or empty; another file is never changed.
 
     Raises DamagedDatabaseError if the file can't be used, and UnreachableError or TrackingError if
-    it can't be used now. A file that is not ours is never changed, unless it is empty.
+    it can't be used now.
     """
     quiet_mlflow()
     path = path.resolve()
-    if state(path) is State.WHOLE:
-        return
-    with _one_maker(path):
-        found = state(path)
-        if found is State.EMPTY:
-            _make(path)
-        elif found is State.UNFINISHED and ours:
-            _finish(path)
-        elif found is State.FOREIGN and ours:
-            raise DamagedDatabaseError(f"{path} holds another program's tables")
-        elif found is State.FOREIGN:
-            _migrate(path, durable=True)
-        elif found is State.UNFINISHED:
-            raise DamagedDatabaseError(
-                f"the MLflow database {path} was made by an older MLflow, or is incomplete."
-                " Copy it, then run `mlflow db upgrade` on it, or name another database"
-            )
+    if not is_whole(path):
+        with _one_maker(path):
+            if not is_whole(path):  # another process may have made it meanwhile
+                _make(path)
 
 
 def set_aside(path: Path, damaged: Identity | None) -> Path | None:
@@ -137,18 +110,14 @@ def readable_tables(path: Path) -> tuple[set[str], str | None]:
     try:
         with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
             found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            tables = {str(name) for (name,) in found}
-            rows = []
+            tables, row = {str(name) for (name,) in found}, None
             if "alembic_version" in tables:
-                rows = connection.execute("SELECT version_num FROM alembic_version").fetchall()
-            return tables, str(rows[0][0]) if rows else None
+                row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+            return tables, str(row[0]) if row else None
     except sqlite3.DatabaseError as error:
-        if is_damage(error):
-            raise DamagedDatabaseError(f"the MLflow database {path}: {error}") from error
-        if is_locked(error):
-            text = f"the MLflow database {path} is locked by another process"
-            raise UnreachableError(text) from error
-        raise UnreachableError(f"the MLflow database {path}: {error}") from error
+        kind = DamagedDatabaseError if is_damage(error) else UnreachableError
+        fault = " is locked by another process" if is_locked(error) else f": {error}"
+        raise kind(f"the MLflow database {path}{fault}") from error
 
 
 def is_write_locked(path: Path) -> bool:
@@ -162,28 +131,34 @@ def is_write_locked(path: Path) -> bool:
     return False
 
 
-def state(path: Path) -> State:
-    """What the file is to this version of MLflow, which must have been imported.
+def is_whole(path: Path) -> bool:
+    """Whether a file has all tables of this MLflow, which must have been imported; False if the
+    file is empty or missing.
 
-    Raises DamagedDatabaseError if it can't be read, and TrackingError if it is locked or of a newer
-    version.
+    Raises DamagedDatabaseError for any other file, and UnreachableError if it is locked or of a
+    newer MLflow.
     """
     if not path.exists() or path.stat().st_size == 0:
-        return State.EMPTY
+        return False
     tables, revision = readable_tables(path)
     from mlflow.store.db.base_sql_model import Base
 
-    if not tables:
-        return State.EMPTY
     newest, *older = _revisions()
     if revision == newest and tables >= set(Base.metadata.tables):
-        return State.WHOLE
+        return True
     if revision is not None and revision not in (newest, *older):
         raise UnreachableError(
             f"the MLflow database {path} was made by another version of MLflow, which this one"
             f" can't read (it has revision {revision})"
         )
-    return State.UNFINISHED if revision or "experiments" in tables else State.FOREIGN
+    if revision or "experiments" in tables:
+        raise DamagedDatabaseError(
+            f"the MLflow database {path} was made by an older MLflow (`mlflow db upgrade` brings a"
+            " copy to this one), or is incomplete"
+        )
+    if tables:
+        raise DamagedDatabaseError(f"{path} is a database with another program's tables")
+    return False
 
 
 @functools.cache
@@ -197,64 +172,32 @@ def _revisions() -> tuple[str, ...]:
 
 
 def _make(path: Path) -> None:
-    """Make the database under another name and put it in place of the empty file, or of none."""
-    with _temporary(path) as made:
-        _migrate(made, durable=False)
-        _install(made, path)
-
-
-def _finish(path: Path) -> None:
-    """Bring a copy to this version of MLflow and put it in place.
-
-    Raises DamagedDatabaseError if MLflow can't: a migration had been killed in the middle.
-    """
-    with _temporary(path) as copy:
-        try:
-            with closing(sqlite3.connect(path)) as old, closing(sqlite3.connect(copy)) as new:
-                old.backup(new)
-            _migrate(copy, durable=False)
-        except Exception as error:
-            codes = set(sqlite_codes(error))
-            if isinstance(error, OSError) or codes & set(NOT_DAMAGE):
-                raise
-            text = f"the tables of the MLflow database {path} are only half made"
-            raise DamagedDatabaseError(text) from error
-        _install(copy, path)
-
-
-def _migrate(path: Path, *, durable: bool) -> None:
-    """Make or complete MLflow's tables in a SQLite file, and the experiment that it always has.
-
-    Unless it is `durable`, a power failure may cost the file, and it takes half the time.
-    """
+    """Make a database under another name and put it in place of the empty file, or of none."""
     import sqlalchemy
     from mlflow.store.db import utils
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    uri = sqlite_uri(path)
-    engine = SqlAlchemyStore._get_or_create_engine(uri)
+    made = path.with_name(f"{_prefix(path)}{uuid.uuid4().hex}")
+    uri = sqlite_uri(made)
     try:
-        if not durable:
-            sqlalchemy.event.listen(
-                engine, "connect", lambda raw, _: raw.execute("PRAGMA synchronous = OFF")
-            )
+        engine = SqlAlchemyStore._get_or_create_engine(uri)
+        try:  # without waiting for the disk at each step, which takes half the time
+            pragma = "PRAGMA synchronous = OFF"
+            sqlalchemy.event.listen(engine, "connect", lambda raw, _: raw.execute(pragma))
             engine.dispose()
-        if readable_tables(path)[1] is None:
             utils._initialize_tables(engine)
-        else:
-            utils._upgrade_db(engine)
-        SqlAlchemyStore(uri, "mlflow-artifacts:/")
+            SqlAlchemyStore(uri, "mlflow-artifacts:/")  # makes the experiment that is always there
+        finally:
+            engine.dispose()
+            del SqlAlchemyStore._engine_map[uri]
+        sync_file(made)
+        for end in SIDE_FILES:
+            Path(f"{path}{end}").unlink(missing_ok=True)
+        os.replace(made, path)
+        sync_directory(path.parent)
     finally:
-        engine.dispose()
-        del SqlAlchemyStore._engine_map[uri]
-
-
-def _install(made: Path, path: Path) -> None:
-    sync_file(made)
-    for end in SIDE_FILES:
-        Path(f"{path}{end}").unlink(missing_ok=True)
-    os.replace(made, path)
-    sync_directory(path.parent)
+        for file in _unfinished(path):
+            file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -265,19 +208,8 @@ def _one_maker(path: Path) -> Iterator[None]:
         return sorted((file.name, _changed_at(file)) for file in _unfinished(path))
 
     text = f"another process has been making the MLflow database {path} for too long"
-    busy = UnreachableError(text)
-    with locked(path.with_name(f".{path.name}.lock"), busy, progress):
+    with locked(path.with_name(f".{path.name}.lock"), UnreachableError(text), progress):
         yield
-
-
-@contextlib.contextmanager
-def _temporary(path: Path) -> Iterator[Path]:
-    """A new name beside `path`. Whatever has it afterwards, or is left of others, is removed."""
-    try:
-        yield path.with_name(f"{_prefix(path)}{uuid.uuid4().hex}")
-    finally:
-        for file in _unfinished(path):
-            file.unlink(missing_ok=True)
 
 
 def _unfinished(path: Path) -> list[Path]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fope_lab.store import Checkpoint
 from fope_lab.tracking.client import Patience, concerns_one_run
@@ -151,10 +152,9 @@ class Run:
         """
         from mlflow.entities import LoggedModelInput, Metric
 
-        data = {} if dataset is None else {"dataset_name": dataset.name}
-        data |= {} if dataset is None else {"dataset_digest": dataset.digest}
+        data = dataset and {"dataset_name": dataset.name, "dataset_digest": dataset.digest}
         metrics = [
-            Metric(p.name, p.value, p.timestamp, p.step, model_id=model_id, **data)
+            Metric(p.name, p.value, p.timestamp, p.step, model_id=model_id, **(data or {}))
             for p in measured
         ]
         for start in range(0, len(metrics), ENTRIES_PER_BATCH):
@@ -202,8 +202,8 @@ class Experiment:
 
     def is_same(self, other: Experiment) -> bool:
         """Whether both are one experiment, rather than one that was made again under its name."""
-        mine, others = (self.experiment_id, self.created), (other.experiment_id, other.created)
-        return mine == others and self.store_id == other.store_id
+        mine = (self.experiment_id, self.created, self.store_id)
+        return mine == (other.experiment_id, other.created, other.store_id)
 
     def set_tag(self, name: str, value: str) -> None:
         """Set a tag of the experiment; one that the server refuses is tried once."""
@@ -278,52 +278,51 @@ class Experiment:
 
     def load(self) -> None:
         """Load the runs of the store from the server, one for each key."""
-        token = None
-        while True:
-            page = self._client.search_runs(
-                [self.experiment_id],
-                filter_string=f"tags.store = '{self.store_id}'",
-                max_results=1_000,
-                page_token=token,
-            )
-            for entity in page:
-                run = Run(self._client, entity, self._patience)
-                key = _key(run.tags)
-                if key is None:
-                    continue
-                if key in self.runs:  # a creation timed out and was repeated, but both arrived
-                    self._client.delete_run(run.run_id)
-                else:
-                    self.runs[key] = run
-            token = page.token
-            if not token:
-                break
-        self._load_models()
-
-    def _load_models(self) -> None:
-        """Load the models of the runs. One whose making was cut off is deleted and made again."""
-        from mlflow.entities import LoggedModelStatus
-
-        ours, token = {run.run_id for run in self.runs.values()}, None
-        self.models = {}
+        ours = f"tags.store = '{self.store_id}'"
+        found = functools.partial(
+            self._client.search_runs, [self.experiment_id], filter_string=ours, max_results=1_000
+        )
+        for entity in _all_pages(found):
+            run = Run(self._client, entity, self._patience)
+            # The report's run has neither of the tags `key` and `stage`; the run of a stage whose
+            # tag `key` a user has removed is left alone. A user may have edited the tag `kind`.
+            key = run.tags.get("key", None if "stage" in run.tags else SUMMARY)
+            if key in self.runs:  # a creation timed out and was repeated, but both arrived
+                self._client.delete_run(run.run_id)
+            elif key is not None:
+                self.runs[key] = run
         try:
-            while True:
-                page = self._client.search_logged_models([self.experiment_id], page_token=token)
-                for model in page:
-                    if model.source_run_id not in ours:
-                        continue
-                    ready = model.status == LoggedModelStatus.READY
-                    if ready and model.source_run_id not in self.models:
-                        self.models[model.source_run_id] = str(model.model_id)
-                    else:
-                        self._client.delete_logged_model(model.model_id)
-                token = page.token
-                if not token:
-                    return
+            self.models = self._load_models()
         except Exception as error:
             if getattr(error, "error_code", None) not in WITHOUT_MODELS:
                 raise
             self.models = None
+
+    def _load_models(self) -> dict[str, str]:
+        """The models of the runs. One whose making was cut off is deleted and made again."""
+        from mlflow.entities import LoggedModelStatus
+
+        ours = {run.run_id for run in self.runs.values()}
+        models: dict[str, str] = {}
+        search = functools.partial(self._client.search_logged_models, [self.experiment_id])
+        for model in _all_pages(search):
+            run_id = model.source_run_id
+            if run_id in ours and (model.status != LoggedModelStatus.READY or run_id in models):
+                self._client.delete_logged_model(model.model_id)
+            elif run_id in ours:
+                models[run_id] = str(model.model_id)
+        return models
+
+
+def _all_pages(search: Callable[..., Any]) -> Iterator[Any]:
+    """Yield what is on all pages of a search."""
+    token = None
+    while True:
+        page = search(page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
 
 
 @contextlib.contextmanager
@@ -333,12 +332,3 @@ def _refusals_ignored() -> Iterator[None]:
     except Exception as error:
         if not concerns_one_run(error):
             raise
-
-
-def _key(tags: Mapping[str, str]) -> str | None:
-    """The key of a run with these tags; None if a user has removed the tag `key` of a stage's run.
-
-    The report's run has neither of the tags `key` and `stage`. The tag `kind` is not asked, since a
-    user may have edited it.
-    """
-    return tags.get("key", None if "stage" in tags else SUMMARY)

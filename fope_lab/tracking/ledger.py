@@ -15,14 +15,13 @@ which store a run is of, and the next run records its plan and its report again.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -107,8 +106,7 @@ class Ledger:
         a while.
         """
         text = f"an upload of {sweep} to MLflow is still running, here or in another process"
-        busy = TrackingError(text)
-        with locked(self._root / f"{self._hash(sweep)}.lock", busy) as file:
+        with locked(self._root / f"{self._hash(sweep)}.lock", TrackingError(text)) as file:
             file.seek(0)
             same = file.read() == self._writer
             if not same:
@@ -124,16 +122,16 @@ class Ledger:
     def set_run(self, sweep: str, kind: str, key: str, record: RunRecord) -> None:
         """Record the run of a stage in the sweep's experiment."""
         if self.run(sweep, kind, key) != record:
-            write_json(self._run_file(sweep, kind, key), dataclasses.asdict(record))
+            write_json(self._run_file(sweep, kind, key), asdict(record))
 
     def pages(self, sweep: str) -> Mapping[str, str]:
         """The recorded pages of a sweep's prepared views, by their names."""
-        return _read(_PAGES, self._pages_file(sweep)) or {}
+        return _read(_PAGES, self._root / f"{self._hash(sweep)}.views.json") or {}
 
     def set_pages(self, sweep: str, pages: Mapping[str, str]) -> None:
         """Record the pages of a sweep's prepared views."""
         if self.pages(sweep) != pages:
-            write_json(self._pages_file(sweep), dict(pages))
+            write_json(self._root / f"{self._hash(sweep)}.views.json", dict(pages))
 
     def save_outline(self, plan: Plan) -> Outline:
         """Save the outline of a plan and return it; `cached` stays as it was first recorded."""
@@ -142,7 +140,7 @@ class Ledger:
         cached = {stage.key: stage.cached for stage in before.stages} if before else {}
         outline = Outline.of(plan, cached)
         if outline != before:
-            write_atomic(path, outline.json())
+            write_json(path, asdict(outline))
         return outline
 
     def report(self, sweep: str) -> ReportRecord | None:
@@ -152,13 +150,11 @@ class Ledger:
     def is_whole(self, sweep: str) -> bool:
         """Whether the last report of a sweep is there, with all its files as they were."""
         report, folder = self.report(sweep), self.folder(sweep)
-        if report is None:
-            return False
         try:
-            files = {name: (folder / name).read_bytes() for name in report.files}
+            files = {name: (folder / name).read_bytes() for name in report.files} if report else {}
         except OSError:
             return False
-        return _digest(report.metrics, files) == report.content
+        return report is not None and _digest(report.metrics, files) == report.content
 
     def keep_report(
         self, sweep: str, files: Mapping[str, bytes], metrics: Mapping[str, float]
@@ -174,16 +170,13 @@ class Ledger:
         if known is None or known.content != content:
             now = time.time_ns() // 1_000_000
             record = ReportRecord(content, now, dict(metrics), tuple(files))
-            write_json(folder / REPORT, dataclasses.asdict(record))
+            write_json(folder / REPORT, asdict(record))
         for name in set(known.files if known else ()) - files.keys():
             (folder / name).unlink(missing_ok=True)
 
     def folder(self, sweep: str) -> Path:
         """The folder of a sweep's last plan and report."""
         return self._root / "sweeps" / quote(sweep, safe="")
-
-    def _pages_file(self, sweep: str) -> Path:
-        return self._root / f"{self._hash(sweep)}.views.json"
 
     def _run_file(self, sweep: str, kind: str, key: str) -> Path:
         return self._store.folder(kind, key).path / "tracking" / f"{self._hash(sweep)}.json"

@@ -13,11 +13,15 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from fope_lab.stages.labels import is_embedding, label, split_label, telling_columns
+
+if TYPE_CHECKING:
+    from fope_lab.sweep.graph import Stage
+    from fope_lab.tracking.outline import StageOutline
 
 WIDTH = 20
 """The characters of a name that MLflow's list shows."""
@@ -28,113 +32,68 @@ FRACTION = re.compile(r"-?0\.\d*[1-9]\d*|-?[1-9](?:\.\d+)?e-\d+")
 """A number between -1 and 1 but 0, as Python writes it."""
 Texts = tuple[str, ...]
 """A text for each stage of a section; an empty one where a facet says nothing of the stage."""
+Facet = tuple[tuple[int, int], Sequence[Texts], Set[int]]
+"""What may tell the stages of a section apart: its place in their names, and its texts as they are
+best read, then shorter and shorter ones that tell the same stages apart. A name leaves out the text
+of a stage in the last set, by index: it says so already."""
 
 
-class NamedStage(Protocol):
-    """What the name of a stage's run is made of."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def section(self) -> str: ...
-    @property
-    def embedding(self) -> str | None: ...
-    @property
-    def axes(self) -> Mapping[str, Any]: ...
-    @property
-    def seed(self) -> int | None: ...
-
-
-@dataclass(frozen=True)
-class Facet:
-    """What may tell the stages of a section apart: its place in their names, and its texts.
-
-    `forms` has the texts as they are best read, and then shorter and shorter ones, which tell the
-    same stages apart. A name leaves out the text of a stage in `repeats`, by index: it says so
-    already.
-    """
-
-    place: tuple[int, int]
-    forms: Sequence[Texts]
-    repeats: Set[int] = frozenset()
-
-    def of(self, index: int) -> list[str]:
-        """The texts of a stage, the longest first."""
-        return [""] if index in self.repeats else [form[index] for form in self.forms]
-
-
-def run_names(stages: Iterable[NamedStage], width: int = WIDTH) -> dict[str, str]:
+def run_names(stages: Iterable[Stage | StageOutline], width: int = WIDTH) -> dict[str, str]:
     """The names of the runs of a sweep's stages by key: all different, and at most `width` long."""
     sections = _by_section(stages)
     shortened = zip(*_shorter(tuple(sections), LEAST - 1), strict=True)
-    endings = dict(zip(sections, shortened, strict=True))
     names: dict[str, str] = {}
-    for section, members in sections.items():
+    for members, ending in zip(sections.values(), shortened, strict=True):
         for stage, parts in zip(members, _parts(members), strict=True):
-            names[stage.key] = _fitted([*parts, endings[section]], width)
+            names[stage.key] = _fitted([*parts, ending], width)
     return _made_different(names, width)
 
 
-def line_names(stages: Iterable[NamedStage], width: int = WIDTH) -> dict[str, str]:
+def line_names(stages: Iterable[Stage | StageOutline], width: int = WIDTH) -> dict[str, str]:
     """The names of the lines that charts draw of stages, by key; lines of a section differ.
 
     Stages that differ only in their seed share a line. One that is alone goes by its embedding.
     """
-    lines: dict[tuple[str, int], _Line] = {}
+    lines: dict[tuple[str, int], Stage | StageOutline] = {}
     line_of: dict[str, str] = {}
     same: Counter[tuple[str, int | None]] = Counter()  # stages that share their seed, too
     for stage in stages:
         place = json.dumps([stage.section, stage.axes], sort_keys=True)
         number = same[place, stage.seed]
         same[place, stage.seed] += 1
-        line = _Line(stage.key, stage.section, stage.embedding, stage.axes)
-        line_of[stage.key] = lines.setdefault((place, number), line).key
+        line = lines.setdefault((place, number), replace(stage, label=stage.section, seed=None))
+        line_of[stage.key] = line.key
     names: dict[str, str] = {}
     for section, members in _by_section(lines.values()).items():
-        texts = (_fitted(parts, width) for parts in _parts(members))
         found = {
-            line.key: text or line.embedding or section
-            for line, text in zip(members, texts, strict=True)
+            line.key: _fitted(parts, width) or line.embedding or section
+            for line, parts in zip(members, _parts(members), strict=True)
         }
         names |= _made_different(found, width)
     return {key: names[line] for key, line in line_of.items()}
 
 
-@dataclass(frozen=True)
-class _Line:
-    """Stages that differ only in their seed, as a NamedStage with the key of the first."""
-
-    key: str
-    section: str
-    embedding: str | None
-    axes: Mapping[str, Any]
-    label: str = ""
-    seed: int | None = None
-
-
-def _by_section(stages: Iterable[NamedStage]) -> dict[str, list[NamedStage]]:
-    sections: dict[str, list[NamedStage]] = {}
+def _by_section(
+    stages: Iterable[Stage | StageOutline],
+) -> dict[str, list[Stage | StageOutline]]:
+    sections: dict[str, list[Stage | StageOutline]] = {}
     for stage in stages:
         sections.setdefault(stage.section, []).append(stage)
     return sections
 
 
-def _parts(stages: Sequence[NamedStage]) -> list[list[list[str]]]:
+def _parts(stages: Sequence[Stage | StageOutline]) -> list[list[list[str]]]:
     """What tells each stage from the others, in the order of a name, each part in its forms."""
-    facets = sorted(_telling(stages), key=lambda facet: facet.place)
-    return [[facet.of(index) for facet in facets] for index in range(len(stages))]
-
-
-def _telling(stages: Sequence[NamedStage]) -> list[Facet]:
-    """The facets that tell stages apart which the facets before them do not."""
     facets = list(_facets(stages))
-    rows = [*zip(*(facet.forms[0] for facet in facets), strict=True)]
-    return [facets[column] for column in telling_columns(rows)]
+    rows = [*zip(*(forms[0] for _, forms, _ in facets), strict=True)]
+    telling = sorted((facets[column] for column in telling_columns(rows)), key=lambda of: of[0])
+    return [
+        [[""] if i in said else [form[i] for form in forms] for _, forms, said in telling]
+        for i in range(len(stages))
+    ]
 
 
-def _facets(stages: Sequence[NamedStage]) -> Iterator[Facet]:
+def _facets(stages: Sequence[Stage | StageOutline]) -> Iterator[Facet]:
     """All that may tell the stages apart: names, numbers and seeds, then the options of names."""
     axes = dict.fromkeys(axis for stage in stages for axis in stage.axes)
     columns = [
@@ -150,16 +109,16 @@ def _facets(stages: Sequence[NamedStage]) -> Iterator[Facet]:
         before = [split[0], *(split[other] for other in embeddings if other < column)]
         said = [{other[i][0] for other in before} for i in range(len(stages))]
         repeats = {i for i, name in enumerate(names) if column in embeddings and name in said[i]}
-        yield Facet((column, 0), _shorter(_brief(names)), repeats)
+        yield (column, 0), _shorter(_brief(names)), repeats
     seeds = tuple("" if stage.seed is None else f"s{stage.seed}" for stage in stages)
-    yield Facet((len(columns), 0), [seeds])
+    yield (len(columns), 0), [seeds], set()
     for column, parts in enumerate(split):
         # The embedding that a stage kept is its own, with all its options.
         kept = {i for i, part in enumerate(parts) if column in embeddings and part == split[0][i]}
         options = [dict(map(_named, enumerate(found))) for _, found in parts]
         for place, name in enumerate(dict.fromkeys(name for found in options for name in found)):
             texts = tuple(found.get(name, "") for found in options)
-            yield Facet((column, place + 1), _shorter(_brief(texts)), kept)
+            yield (column, place + 1), _shorter(_brief(texts)), kept
 
 
 def _named(option: tuple[int, str]) -> tuple[str, str]:
@@ -171,16 +130,11 @@ def _named(option: tuple[int, str]) -> tuple[str, str]:
 
 def _brief(texts: Texts) -> Texts:
     """Texts with their fractions as powers of ten, if that is shorter in all: 0.0005 → 5e-4."""
-    powers = tuple(_power(text) if FRACTION.fullmatch(text) else text for text in texts)
+    powers = tuple(
+        f"{Decimal(text).normalize():e}" if FRACTION.fullmatch(text) else text for text in texts
+    )
     is_shorter = sum(map(len, powers)) < sum(map(len, texts))
     return powers if is_shorter and len(set(powers)) == len(set(texts)) else texts
-
-
-def _power(fraction: str) -> str:
-    sign, digits, exponent = Decimal(fraction).normalize().as_tuple()
-    first, *others = map(str, digits)
-    point = "." if others else ""
-    return f"{'-' * sign}{first}{point}{''.join(others)}e{int(exponent) + len(others)}"
 
 
 def _shorter(texts: Texts, least: int = LEAST) -> list[Texts]:

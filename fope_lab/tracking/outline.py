@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -69,10 +69,6 @@ class Outline:
         raw = {"name": sweep.name, "description": sweep.description, "file": str(sweep.path)}
         return OUTLINE.validate_json(json.dumps(raw | {"stages": stages}))
 
-    def json(self) -> str:
-        """The outline as JSON text."""
-        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
-
 
 OUTLINE = TypeAdapter(Outline)
-"""Reads what `json` wrote, and raises ValueError for another text."""
+"""Reads an outline from JSON, and raises ValueError for another text."""

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.stages.labels import label
+from fope_lab.stages.labels import label, telling_columns
 from fope_lab.stages.metric import CURVE_AXES
 from fope_lab.tracking.outline import Outline, StageOutline
 from fope_lab.tracking.stage_run import CURRENT, EDITION, LINE, SUMMARY, valid_name
@@ -104,17 +104,16 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
     views: list[View] = []
     evaluations: list[StageOutline] = []
     results: dict[str, None] = {}
-    longest = max((len(stage.embedding or "") for stage in outline.stages), default=0)
     for section, stages in sections.items():
-        names = _names(metrics[stage.key] for stage in stages)
-        where = f"tags.stage = '{section}'"
+        found = {name for stage in stages for name in metrics[stage.key]}
+        names = sorted((name for name in found if not _is_error(name)), key=_natural)
         numbers = [name for name in names if not _is_curve(name)]
+        trains = "train" in stages[0].config
+        charts = {**_charts(names, steps=trains), **GROUPED}
+        where = f"tags.stage = '{section}'"
         columns = _columns(stages, numbers)
-        charts = _charts(names, steps=_trains(stages[0]))
-        charts |= GROUPED
-        runs = len(stages)
-        views.append(_view(outline.name, section, "CHART", where, columns, charts, longest, runs))
-        if not _trains(stages[0]):
+        views.append(_view(outline, section, where, columns, charts, len(stages)))
+        if not trains:
             evaluations += stages
             results |= dict.fromkeys(numbers)
     if evaluations:
@@ -122,38 +121,25 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
         others = {stage.kind for stage in outline.stages} - measured | {SUMMARY}
         where = " AND ".join(f"tags.kind != '{kind}'" for kind in sorted(others))
         columns = ["tags.`stage`", *_columns(evaluations, sorted(results, key=_is_second))]
-        views.append(_view(outline.name, RESULTS, "TABLE", where, columns, {}, longest))
+        views.append(_view(outline, RESULTS, where, columns))
     return views
 
 
 def tag_name(sweep: str, view: str) -> str:
     """The name of the tag that holds a view of a sweep."""
-    return f"{TAG}{_view_id(sweep, view)}"
-
-
-def _view_id(sweep: str, view: str) -> str:
     digest = hashlib.sha256(json.dumps([sweep, view]).encode()).hexdigest()[:16]
-    return f"fope-lab-{digest}"
-
-
-def _names(metrics: Iterable[Collection[str]]) -> list[str]:
-    """The names of the metrics to show, without those that say how sure another is."""
-    names = {name for some in metrics for name in some if not _is_error(name)}
-    return sorted(names, key=_natural)
+    return f"{TAG}fope-lab-{digest}"
 
 
 def _view(
-    sweep: str,
+    outline: Outline,
     name: str,
-    mode: str,
     where: str,
     columns: Sequence[str],
-    charts: Mapping[str, Any],
-    longest: int,
+    charts: Mapping[str, Any] | None = None,
     runs: int = 0,
 ) -> View:
-    """The view `name` of a sweep; `runs` is the number of runs whose lines its charts draw, and
-    `longest` the number of letters of the longest embedding."""
+    """The view `name` of a sweep: a table, or the `charts` of a number of `runs`."""
     all_loaded = runs <= LOADED
     state: dict[str, Any] = {
         "searchFilter": f"{where} AND tags.{EDITION} = '{CURRENT}'",
@@ -164,8 +150,8 @@ def _view(
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
         "selectedColumns": list(columns[:MOST_COLUMNS]),
-        "columnOrder": sorted(columns[:MOST_COLUMNS], key=_is_parameter),
-        "columnWidths": _widths(columns, longest),
+        "columnOrder": sorted(columns[:MOST_COLUMNS], key=lambda name: name.startswith("params.")),
+        "columnWidths": _widths(columns, outline),
         "runsHiddenMode": "SHOWALL",
         "compareRunCharts": [],
         "compareRunSections": [],
@@ -179,7 +165,9 @@ def _view(
         "globalLineChartConfig": _LINES,
     }
     title = name if all_loaded else f"{name}, {LOADED} of {runs} runs"
-    return View(_view_id(sweep, name), name, title, mode, {**state, **charts})
+    view_id = tag_name(outline.name, name).removeprefix(TAG)
+    mode = "TABLE" if charts is None else "CHART"
+    return View(view_id, name, title, mode, {**state, **(charts or {})})
 
 
 def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:
@@ -240,32 +228,25 @@ def _chart(name: str, *, steps: bool) -> dict[str, Any]:
 
 
 def _columns(stages: Sequence[StageOutline], numbers: Iterable[str]) -> list[str]:
-    axes = [f"params.`{valid_name(axis)}`" for axis in _other_axes(stages)]
-    return ["tags.`embedding`", "tags.`seed`", *axes, *(f"metrics.`{name}`" for name in numbers)]
+    """The columns of a table: the embedding, the seed, the axes that tell stages apart which have
+    one embedding, and the numbers."""
+    axes = list(dict.fromkeys(axis for stage in stages for axis in stage.axes))
+    rows = [
+        (s.embedding or "", *(label(s.axes[axis]) if axis in s.axes else "" for axis in axes))
+        for s in stages
+    ]
+    telling = [axes[column - 1] for column in telling_columns(rows) if column]
+    parameters = (f"params.`{valid_name(axis)}`" for axis in telling)
+    metrics = (f"metrics.`{name}`" for name in numbers)
+    return ["tags.`embedding`", "tags.`seed`", *parameters, *metrics]
 
 
-def _is_parameter(column: str) -> bool:
-    return column.startswith("params.")
-
-
-def _widths(columns: Sequence[str], longest: int) -> dict[str, int]:
+def _widths(columns: Sequence[str], outline: Outline) -> dict[str, int]:
     """The widths of the columns that are not as wide as MLflow makes them, in pixels."""
+    longest = max(len(stage.embedding or "") for stage in outline.stages)
     wide = min(WIDE, max(USUAL, round(MARGINS + LETTER * longest)))
     widths = dict.fromkeys((name for name in columns if name.endswith("embedding`")), wide)
-    return widths | ({"tags.`seed`": NARROW} if "tags.`seed`" in columns else {})
-
-
-def _other_axes(stages: Sequence[StageOutline]) -> list[str]:
-    """The axes that tell stages apart which have one embedding."""
-    found: list[str] = []
-    rows: list[tuple[str, ...]] = [(stage.embedding or "",) for stage in stages]
-    for axis in dict.fromkeys(axis for stage in stages for axis in stage.axes):
-        texts = (label(s.axes[axis]) if axis in s.axes else "" for s in stages)
-        longer = [(*row, text) for row, text in zip(rows, texts, strict=True)]
-        if len(set(longer)) > len(set(rows)):
-            rows = longer
-            found.append(axis)
-    return found
+    return {**widths, "tags.`seed`": NARROW}
 
 
 def _is_error(name: str) -> bool:
@@ -283,10 +264,6 @@ def _order_in_training(name: str) -> tuple[bool, bool]:
 
 def _is_curve(name: str) -> bool:
     return name.rpartition("_by_")[2] in CURVE_AXES
-
-
-def _trains(stage: StageOutline) -> bool:
-    return "train" in stage.config
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

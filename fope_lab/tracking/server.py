@@ -11,21 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
-from fope_lab.tracking.client import (
-    Patience,
-    PatientClient,
-    is_damage,
-    one_line,
-    quiet_mlflow,
-)
-from fope_lab.tracking.database import (
-    Identity,
-    identity,
-    is_write_locked,
-    locked,
-    prepare,
-    set_aside,
-)
+from fope_lab.tracking import database
+from fope_lab.tracking.client import Patience, PatientClient, is_damage, one_line, quiet_mlflow
 from fope_lab.tracking.errors import DamagedDatabaseError, UnreachableError
 from fope_lab.tracking.experiment import Experiment
 from fope_lab.tracking.uris import is_server, shown, sqlite_file
@@ -35,24 +22,22 @@ if TYPE_CHECKING:
 
 # The file of every SQLite database in use. MLflow keeps connections open until the process ends, so
 # after `rm mlflow.db` it would continue to write to the deleted file.
-_OPEN_DATABASES: dict[Path, Identity] = {}
+_OPEN_DATABASES: dict[Path, database.Identity] = {}
 
 
 class Server:
     """The MLflow at `uri`: a server, or a database that this process writes itself.
 
-    `artifacts` is the folder for the files of experiments in such a database, and `locks` the one
-    for locks. A SQLite database that is `ours` holds nothing but what the store has: if it can't be
-    read, it is moved away, another one is made, and `replaced` says so. `file` is the SQLite
-    database at `uri`, or None.
+    `root` is the folder of the store. A SQLite database that is `ours` holds nothing but what the
+    store has: if it can't be read, it is moved away, another one is made, and `replaced` says so.
+    `file` is the SQLite database at `uri`, or None.
     """
 
-    def __init__(self, uri: str, artifacts: Path, locks: Path, *, ours: bool) -> None:
-        self.uri = uri
+    def __init__(self, root: Path, uri: str, *, ours: bool) -> None:
+        self.uri, self.file = uri, sqlite_file(uri)
         self.patience = Patience()
         self.replaced: str | None = None
-        self._artifacts, self._locks, self._ours = artifacts, locks, ours
-        self.file = sqlite_file(uri)
+        self._root, self._ours = root, ours
         self._experiments: dict[str, Experiment] = {}
 
     def experiment(self, name: str, description: str, store_id: str) -> Experiment:
@@ -63,9 +48,10 @@ class Server:
         self._open()
         entity = self._client.get_experiment_by_name(name)
         if entity is None:
+            folder = artifact_folder(self._root) / quote(name, safe="")
             experiment_id = self._client.create_experiment(
                 name,
-                artifact_location=self._artifact_location(name),
+                artifact_location=None if is_server(self.uri) else folder.as_uri(),
                 tags={"mlflow.note.content": description},
             )
             entity = self._client.get_experiment(experiment_id)
@@ -92,11 +78,12 @@ class Server:
             if getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST":
                 return None
             raise
-        return None if (store := tags.get("store")) is None else str(store)
+        store: str | None = tags.get("store")
+        return store
 
     def silence(self) -> str:
         """What to say of an MLflow that does not answer."""
-        if self.file is not None and is_write_locked(self.file):
+        if self.file is not None and database.is_write_locked(self.file):
             return f"the MLflow database {self.file} is locked by another process"
         return f"MLflow at {shown(self.uri)} did not answer in time"
 
@@ -130,50 +117,43 @@ class Server:
         if self.file is None:  # the first client makes the tables, and only one may do so
             name = hashlib.sha256(shown(self.uri).encode()).hexdigest()[:16]
             text = "another process has been connecting to the MLflow database for too long"
-            with locked(self._locks / f"{name}.database.lock", UnreachableError(text)):
+            lock = self._root / "tracking" / f"{name}.database.lock"
+            with database.locked(lock, UnreachableError(text)):
                 client.search_experiments(max_results=1)
-
-    def _artifact_location(self, experiment: str) -> str | None:
-        """The folder of an experiment's files, or None if the server chooses it."""
-        if is_server(self.uri):
-            return None
-        return (self._artifacts / quote(experiment, safe="")).as_uri()
 
     def _open(self) -> None:
         """Make sure that a SQLite database is whole, and is the one that MLflow has open."""
         file = self.file
         if file is None:
             return
-        before = identity(file)
+        before = database.identity(file)
         if before is not None and before == _OPEN_DATABASES.get(file) and self._experiments:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            prepare(file, ours=self._ours)
+            database.prepare(file)
         except DamagedDatabaseError as error:
             if not self._ours:
                 raise
             self._replace(file, before, str(error))
-        now = identity(file)
+        now = database.identity(file)
         if now is not None and _OPEN_DATABASES.setdefault(file, now) != now:
             self._reopen(file, now)
 
-    def _replace(self, file: Path, damaged: Identity | None, reason: str) -> None:
-        moved = set_aside(file, damaged)
-        prepare(file, ours=True)
-        if (now := identity(file)) is not None:
+    def _replace(self, file: Path, damaged: database.Identity | None, reason: str) -> None:
+        moved = database.set_aside(file, damaged)
+        database.prepare(file)
+        if (now := database.identity(file)) is not None:
             self._reopen(file, now)
         if moved is not None:
-            self.replaced = (
-                f"{reason}. It is kept as {moved.name}, and a new one is filled from the store"
-            )
+            kept = f"It is kept as {moved.name}, and a new one is filled from the store"
+            self.replaced = f"{reason}. {kept}"
 
-    def _reopen(self, file: Path, now: Identity) -> None:
+    def _reopen(self, file: Path, now: database.Identity) -> None:
         """Close MLflow's connections to the file that had the name before."""
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-        engine = SqlAlchemyStore._engine_map.get(self.uri)
-        if engine is not None:
+        if engine := SqlAlchemyStore._engine_map.get(self.uri):
             engine.dispose()
         self._experiments.clear()
         _OPEN_DATABASES[file] = now

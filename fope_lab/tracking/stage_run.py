@@ -21,7 +21,7 @@ from fope_lab.stages import Select
 from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.stages.labels import label
 from fope_lab.store import StageFolder, Status, Store
-from fope_lab.store.attempts import TimeTaken, over_attempts
+from fope_lab.store.attempts import over_attempts
 from fope_lab.sweep.made_by import output_digest
 from fope_lab.tracking.outline import Outline, StageOutline
 from fope_lab.tracking.uris import VIEW
@@ -43,10 +43,9 @@ MODEL_ID = "model_id"
 """The tag of a run that started from a model or measured it: the model's id in MLflow."""
 NOTE = "mlflow.note.content"
 """MLflow's tag for a description, which it shows as Markdown."""
-NAME_LENGTH, PARAMETER_LENGTH = 250, 6_000
-"""MLflow's limits for the name of a metric, parameter or tag, and for the value of a parameter."""
-DIGEST_LENGTH, DATASET_LENGTH = 36, 500
-"""MLflow's limits for the digest and for the name of a dataset."""
+NAME_LENGTH, PARAMETER_LENGTH, DIGEST_LENGTH, DATASET_LENGTH = 250, 6_000, 36, 500
+"""MLflow's limits for the name of a metric, parameter or tag, for the value of a parameter, and for
+the digest and the name of a dataset."""
 TAG_LENGTH = 1_000
 """Our limit for the value of a tag, in characters, so that it stays readable."""
 TRAINING, VALIDATION = text_role(0).partition(".")[0], validation_role(0).partition(".")[0]
@@ -132,31 +131,24 @@ def tags(outline: Outline, stage: StageOutline, at: Timeline) -> dict[str, str]:
     )
 
 
-def code_tags(makers: Sequence[Mapping[str, Any]], changed: Sequence[str]) -> dict[str, str]:
-    """The tags that say which code a finished stage ran with, and what has changed since.
+def made_tags(folder: StageFolder, changed: Sequence[str]) -> dict[str, str]:
+    """The tags that say how long a finished stage took, which code it ran with, and what of it has
+    changed since.
 
-    `commit` has `+` if the code differed from the commit. A stage that ran with several commits has
-    all of them, beginning with the one that finished it.
+    MLflow's own duration of a run includes the pauses between attempts. `commit` has `+` if the
+    code differed from the commit. A stage that ran with several commits has all of them, beginning
+    with the one that finished it.
     """
-    checkouts = (Checkout.recorded(made_by) for made_by in makers)
-    commits = dict.fromkeys(str(checkout) for checkout in checkouts if checkout is not None)
+    commits = dict.fromkeys(map(str, filter(None, map(Checkout.recorded, folder.makers()))))
+    taken = folder.time_taken()
     return _texts(
         {
             "commit": ", ".join(commits) or None,
             "mlflow.source.git.commit": next(iter(commits), "").removesuffix("+") or None,
             "changed_since": ", ".join(changed) or None,
+            TIME: taken and over_attempts(f"{taken.seconds:.0f} s", taken.attempts),
         }
     )
-
-
-def time_tags(taken: TimeTaken | None) -> dict[str, str]:
-    """The tag that says how long a finished stage took, such as "12 s over 3 attempts".
-
-    MLflow's own duration of a run includes the pauses between the attempts.
-    """
-    if taken is None:
-        return {}
-    return {TIME: over_attempts(f"{taken.seconds:.0f} s", taken.attempts)}
 
 
 def summary_tags(sweep: str) -> dict[str, str]:
@@ -197,7 +189,7 @@ def model_parameters(stage: StageOutline, stages: Stages) -> dict[str, str]:
 
     `tokens` is how many the last training of the model had to read.
     """
-    tokens = _field(_training(stage, stages), "train", "tokens")
+    tokens = _field(_training(stage, stages)[0], "train", "tokens")
     own = {"key": stage.key, "stage": stage.section}
     own |= {} if tokens is None else {"tokens": tokens}
     return flat(_axes(stage)) | flat(_of_model(stage, stages)) | flat(own)
@@ -212,8 +204,7 @@ def _of_model(stage: StageOutline, stages: Stages) -> dict[str, Any]:
 
     What a selection chooses is known only once it has.
     """
-    training = _training(stage, stages)
-    chosen = _chosen(stage, stages)
+    training, chosen = _training(stage, stages)
     values = {
         "embedding": stage.embedding,
         "scale": stage.scale,
@@ -246,32 +237,24 @@ def flat(config: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _training(stage: StageOutline | None, stages: Stages) -> Mapping[str, Any] | None:
-    """The configuration of the last training of a stage's model, if the sweep has it."""
-    while stage is not None and "train" not in stage.config:
-        stage = _origin(stage, stages)
-    return None if stage is None else stage.config
+def _training(stage: StageOutline, stages: Stages) -> tuple[Mapping[str, Any], set[str]]:
+    """The configuration of the last training of a stage's model, if the sweep has it, and the
+    settings of it that a selection chose, where it is that of the first candidate."""
+    chosen, of = set[str](), stage
+    while "train" not in of.config:
+        parents: Iterable[str] = [of.parents.get(MODEL, "")]
+        if of.kind == Select.kind:
+            chosen.add(str(of.config.get("over")).rpartition(".")[2])
+            parents = of.parents.values()
+        parent = next((stages[key] for key in parents if key in stages), None)
+        if parent is None:
+            return {}, chosen
+        of = parent
+    return of.config, chosen
 
 
-def _origin(stage: StageOutline, stages: Stages) -> StageOutline | None:
-    """The stage whose model a stage reads; of a selection, the first of its candidates."""
-    if stage.kind == Select.kind:
-        return next((stages[key] for key in stage.parents.values() if key in stages), None)
-    return stages.get(stage.parents.get(MODEL, ""))
-
-
-def _chosen(stage: StageOutline | None, stages: Stages) -> set[str]:
-    """The settings of the last training that a selection chose."""
-    found = set()
-    while stage is not None and "train" not in stage.config:
-        if stage.kind == Select.kind:
-            found.add(str(stage.config.get("over")).rpartition(".")[2])
-        stage = _origin(stage, stages)
-    return found
-
-
-def _field(config: Mapping[str, Any] | None, section: str, name: str) -> Any:
-    found = (config or {}).get(section)
+def _field(config: Mapping[str, Any], section: str, name: str) -> Any:
+    found = config.get(section)
     return found.get(name) if isinstance(found, Mapping) else None
 
 

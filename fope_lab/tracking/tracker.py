@@ -6,6 +6,7 @@ A dead MLflow never blocks a run.
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from fope_lab.tracking.client import as_tracking_error, concerns_one_run, one_li
 from fope_lab.tracking.errors import TrackingError, UnreachableError
 from fope_lab.tracking.ledger import Ledger, RunRecord, damaged_plans, recorded_sweeps
 from fope_lab.tracking.outline import Outline
-from fope_lab.tracking.server import Server, artifact_folder
+from fope_lab.tracking.server import Server
 from fope_lab.tracking.stage_run import EDITION, SUMMARY, metric_path
 from fope_lab.tracking.upload import Upload
 from fope_lab.tracking.uris import PAGES, checked_uri, default_uri, page_link, shown
@@ -45,8 +46,7 @@ class Tracker:
         self.uri = default_uri(self._store.root) if uri is None else checked_uri(uri)
         self.address = shown(self.uri)
         self._ledger = Ledger(self._store, self.uri)
-        artifacts = artifact_folder(self._store.root)
-        self._server = Server(self.uri, artifacts, self._store.root / "tracking", ours=uri is None)
+        self._server = Server(self._store.root, self.uri, ours=uri is None)
         self._arguments = ["--store", str(self._store.root)]
         self._arguments += [] if uri is None else ["--tracking-uri", self.address]
         self.patience = self._server.patience
@@ -250,7 +250,7 @@ class TrackingThread:
         quiet_mlflow()  # here, not in the thread: Ray Tune imports it on the main thread, too
         self._thread.start()
 
-    def flush(self, limit: float | None = None) -> str | None:
+    def flush(self, limit: float = math.inf) -> str | None:
         """Upload what the store has now and end the thread; returns why MLflow is not up to date.
 
         Returns None if it is. Waits as long as MLflow shows signs of life, but at most `limit`

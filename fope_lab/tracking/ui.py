@@ -107,7 +107,7 @@ def _require_database(uri: str, store_root: Path) -> None:
     assert file is not None
     try:
         if not file.exists() or not readable_tables(file)[0]:
-            prepare(file, ours=True)
+            prepare(file)
     except DamagedDatabaseError as error:
         advice = f"`fope-lab sync --store {shlex.quote(str(store_root))}` makes it again"
         raise TrackingError(f"{error}. {advice} from the store.") from error

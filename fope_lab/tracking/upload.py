@@ -26,17 +26,16 @@ from fope_lab.tracking.stage_run import (
     SUMMARY,
     TIME,
     Timeline,
-    code_tags,
     datasets,
     is_users_note,
     leaves_model,
+    made_tags,
     model_parameters,
     note,
     parameters,
     reads_same_model,
     summary_tags,
     tags,
-    time_tags,
     timeline,
 )
 
@@ -91,8 +90,7 @@ class Upload:
         experiment = self._experiment
         params = parameters(stage, self._stages)
         wanted = tags(self._outline, stage, now) | {"store": experiment.store_id}
-        wanted |= code_tags(folder.makers(), self._changes.of(stage, self._stages))
-        wanted |= time_tags(folder.time_taken()) | self._note(stage)
+        wanted |= made_tags(folder, self._changes.of(stage, self._stages)) | self._note(stage)
         run = experiment.runs.get(stage.key)
         known = self._ledger.run(self._outline.name, stage.kind, stage.key)
         if run is None or now.completed is None or known != self._record(run, now):
@@ -108,9 +106,13 @@ class Upload:
             run.add_datasets(datasets(stage, self._stages, self._store))
             if now.completed is not None:
                 run.forget_points()
-                _add_files(run, folder, now)
+                for picture in sorted(now.checkpoint.glob("*.svg")) if now.checkpoint else ():
+                    run.add_file(picture)
+            log = folder.paths.log
+            if now.completed is not None and folder.attempts.any_failed():
+                run.add_text(log.name, f"{OVERCOME}\n\n{_end_of(log)}")
             elif now.failed is not None and known != self._record(run, now):
-                run.add_text(folder.paths.log.name, _end_of(folder.paths.log))
+                run.add_text(log.name, _end_of(log))
         run.log((), wanted, params)  # a complete run may need new tags, from a changed sweep file
         # It was tried again, or a change was taken back.
         for tag in ("error", "changed_since", TIME):
@@ -147,13 +149,11 @@ class Upload:
         """Link the run of a finished stage to the model that it read, with what it measured."""
         parent = self._experiment.runs.get(stage.parents.get(MODEL, ""))
         model = (self._experiment.models or {}).get(parent.run_id) if parent else None
-        if model is None or run.tags.get(MODEL_ID) == model:
-            return
-        if not reads_same_model(stage, self._stages, self._store):
-            return
-        measured = [] if leaves_model(stage) else measured_points(_all_rows(folder, now))
-        data = datasets(stage, self._stages, self._store)
-        run.add_read_model(model, measured, data[0] if data else None)
+        is_new = model is not None and run.tags.get(MODEL_ID) != model
+        if model and is_new and reads_same_model(stage, self._stages, self._store):
+            measured = [] if leaves_model(stage) else measured_points(_all_rows(folder, now))
+            data = datasets(stage, self._stages, self._store)
+            run.add_read_model(model, measured, data[0] if data else None)
 
     def editions(self) -> None:
         """Tag each run of the store with whether the sweep, as it is now, still has it."""
@@ -216,14 +216,6 @@ def _mark(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
-
-
-def _add_files(run: Run, folder: StageFolder, now: Timeline) -> None:
-    """Add the figures of a finished stage, and its log if an earlier attempt failed."""
-    for picture in sorted(now.checkpoint.glob("*.svg")) if now.checkpoint else ():
-        run.add_file(picture)
-    if folder.attempts.any_failed():
-        run.add_text(folder.paths.log.name, f"{OVERCOME}\n\n{_end_of(folder.paths.log)}")
 
 
 def _end_of(log: Path) -> str:

@@ -26,7 +26,7 @@ def _no_waiting_for_the_disk() -> None:
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite database with MLflow's tables: making them takes longer than most tests here."""
     path = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    prepare(path, ours=True)
+    prepare(path)
     return path
 
 

@@ -78,14 +78,6 @@ def test_what_is_edited_away_is_earlier_until_it_is_edited_back(scene: Scene, pr
     assert len(shown(scene, "perplexity")) == 4
 
 
-def test_an_edited_setting_leaves_the_stages_of_before(scene: Scene) -> None:
-    before = do(scene, scene.plan())
-    after = do(scene, scene.plan(grid=RATES))
-    assert stages(scene, "current") == keys(after)
-    assert stages(scene, "earlier") == keys(before) - keys(after) != set()
-    assert len(shown(scene, "perplexity")) == 4
-
-
 def test_all_seeds_of_a_setting_have_one_line(scene: Scene) -> None:
     def lines() -> Counter[str]:
         return Counter(run.data.tags["line"] for run in shown(scene, "perplexity"))

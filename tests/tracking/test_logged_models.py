@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel
@@ -14,7 +13,6 @@ from mlflow.exceptions import MlflowException
 from tracking_scene import Scene, finish, measure, of
 
 from fope_lab.sweep import Plan, load_sweep, plan
-from fope_lab.tracking.experiment import Run as OpenRun
 
 FURTHER = """
 name: further
@@ -136,23 +134,6 @@ def test_a_model_made_of_another_has_it_as_its_input(scene: Scene) -> None:
     assert stages["swapped"].kind == client.get_logged_model(made["swapped"]).model_type
 
 
-def test_a_model_can_be_registered(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = all_done(scene)
-    scene.tracker.project(plan)
-    model = model_of(scene, plan)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", scene.uri)
-    client = MlflowClient(tracking_uri=scene.uri)
-    source = f"models:/{model.model_id}"
-    first = mlflow.register_model(source, "best")
-    second = client.create_model_version("best", source, model_id=model.model_id)
-    for version in (first, second):
-        known = client.get_model_version("best", version.version)
-        assert known.status == "READY"
-        assert (known.source, known.run_id) == (source, model.source_run_id)
-    spec = mlflow.models.Model.load("models:/best/1")
-    assert spec.metadata["checkpoint"] == model.tags["checkpoint"]
-
-
 REQUESTS = (
     "create_logged_model",
     "log_model_artifact",
@@ -177,24 +158,6 @@ def test_an_upload_that_was_killed_makes_no_second_model(
         patch.setattr(MlflowClient, last, killed)
         with pytest.raises(KeyboardInterrupt):
             scene.restart().project(plan)
-    scene.restart().sync()
-    assert_whole(scene, plan)
-
-
-def test_the_numbers_of_a_model_are_not_doubled(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = all_done(scene)
-    real = OpenRun.add_read_model
-
-    def killed(*arguments: Any) -> None:
-        real(*arguments)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(OpenRun, "add_read_model", killed)
-        with pytest.raises(KeyboardInterrupt):
-            scene.tracker.project(plan)
     scene.restart().sync()
     assert_whole(scene, plan)
 

@@ -7,7 +7,6 @@ import base64
 import dataclasses
 import json
 import zlib
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -156,34 +155,6 @@ def test_a_perplexity_comes_before_the_loss_that_says_the_same(scene: Scene) -> 
         "metrics.`perplexity/1024`",
         "metrics.`loss/64`",
     ]
-
-
-def lines(outline: Outline, kind: str = "perplexity") -> list[str]:
-    """The lines that a chart has of the stages of a kind, in the order of the stages."""
-    return [outline.lines[stage.key] for stage in outline.stages if stage.kind == kind]
-
-
-def test_a_line_has_all_seeds_of_what_tells_the_lines_apart(scene: Scene) -> None:
-    plan = scene.plan(seeds="0, 1", grid="pretrain.train.learning_rate: [2e-3, 5e-4]")
-    outline = Outline.of(plan, {})
-    wanted = {"rope 2e-3": 2, "rope 5e-4": 2, "nope 2e-3": 2, "nope 5e-4": 2}
-    for kind in ("pretrain", "perplexity"):
-        assert Counter(lines(outline, kind)) == wanted
-    prepared = [stage.key for stage in outline.stages if stage.kind == "prepare-data"]
-    assert prepared
-    assert not outline.lines.keys() & set(prepared)
-
-
-def test_an_embedding_that_all_have_does_not_fill_the_legend(scene: Scene) -> None:
-    plan = scene.plan()
-    outline = Outline.of(plan, {})
-    swapped = tuple(dataclasses.replace(stage, embedding="yarn") for stage in outline.stages)
-    logged = {stage.key: LENGTHS for stage in swapped if stage.kind == "perplexity"}
-    swapped_outline = dataclasses.replace(outline, stages=swapped)
-    views = prepared_views(swapped_outline, logged)
-    [view] = [view for view in views if view.name == "perplexity"]
-    assert view.state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "line"}]
-    assert lines(swapped_outline) == ["rope", "nope"]
 
 
 def test_many_metrics_leave_a_view_that_mlflow_takes(scene: Scene) -> None:

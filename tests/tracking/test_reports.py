@@ -29,18 +29,6 @@ def test_the_summary_is_updated_not_repeated(scene: Scene) -> None:
     assert (artifacts / "report.html").read_text() == "<p>two</p>"
 
 
-def test_the_summary_has_all_files_of_the_report_that_were_kept(scene: Scene) -> None:
-    files = [scene.root / name for name in ("report.html", "report.json", "report.md")]
-    for file in files:
-        file.write_text(file.name)
-    scene.report(scene.plan(), files, {})
-    (run,) = scene.runs()
-    folder = scene.store.root / "mlartifacts" / "first" / run.info.run_id / "artifacts"
-    assert {file.name: file.read_text() for file in folder.iterdir()} == {
-        file.name: file.name for file in files
-    }
-
-
 def test_a_report_is_kept_before_it_is_sent(scene: Scene) -> None:
     plan = scene.plan()
     scene.tracker.project(plan)

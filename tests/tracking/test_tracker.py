@@ -164,20 +164,6 @@ def test_a_stage_that_nobody_began_has_no_run(scene: Scene) -> None:
     assert scene.run_ids(plan) == {}
 
 
-def test_length_curves_have_the_length_as_their_step(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "perplexity")
-    curve = {64: 9.5, 128: 11.25, 256: 80.0}
-    with scene.folder(stage).begin("test", {}) as attempt:
-        for length, value in curve.items():
-            attempt.writer.log(length, {"perplexity_by_length": value})
-        attempt.finish({})
-    scene.tracker.project(plan)
-    client = MlflowClient(tracking_uri=scene.uri)
-    history = client.get_metric_history(scene.run(stage).info.run_id, "perplexity_by_length")
-    assert {point.step: point.value for point in history} == curve
-
-
 def test_the_result_adds_what_the_rows_do_not_have(scene: Scene) -> None:
     plan = scene.plan()
     stage = of(plan, "perplexity")
@@ -222,16 +208,6 @@ def test_what_is_not_finite_is_a_gap_and_a_tag(scene: Scene) -> None:
     assert run.data.tags["non_finite"] == (
         "perplexity_by_length=inf at 128, perplexity_by_length=nan at 256"
     )
-
-
-def test_names_that_mlflow_refuses_are_mended(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
-    with scene.folder(stage).begin("test", {}) as attempt:
-        attempt.writer.log(1, {"loss@512": 2.0})
-        attempt.finish({})
-    scene.tracker.project(plan)
-    assert scene.run(stage).data.metrics == {"loss_512": 2.0}
 
 
 def test_a_stage_that_can_not_go_up_holds_up_no_other(scene: Scene) -> None:
@@ -391,28 +367,6 @@ def test_tags_that_a_user_edits_or_removes_are_mended(scene: Scene) -> None:
     scene.restart().project(plan)
     assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
     assert summary.info.run_id in {run.info.run_id for run in scene.runs()}
-
-
-@pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/x", "ftp://me:secret@host"])
-def test_a_uri_that_mlflow_can_not_be_reached_by_is_an_error(scene: Scene, uri: str) -> None:
-    with pytest.raises(TrackingError, match="must start with one of http, https") as caught:
-        Tracker(scene.store.root, uri)
-    assert "secret" not in str(caught.value)
-
-
-def test_a_relative_database_is_made_absolute(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(scene.root)
-    assert Tracker(scene.store.root, "sqlite:///x.db").uri == f"sqlite:///{scene.root / 'x.db'}"
-
-
-def test_importing_tracking_does_not_import_mlflow() -> None:
-    program = "import sys, fope_lab.tracking; print('mlflow' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, text=True, capture_output=True
-    )
-    assert done.stdout == "False\n"
 
 
 IMPORTS = """

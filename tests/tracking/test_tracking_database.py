@@ -17,7 +17,7 @@ from tracking_scene import Scene, expected, finish, of
 
 from fope_lab.tracking import Tracker, TrackingError
 from fope_lab.tracking.client import quiet_mlflow
-from fope_lab.tracking.database import State, prepare, readable_tables, set_aside, state
+from fope_lab.tracking.database import prepare, readable_tables, set_aside
 from fope_lab.tracking.errors import DamagedDatabaseError
 
 AT_ONCE = """
@@ -172,31 +172,28 @@ def test_a_database_that_the_user_names_is_never_touched(
     assert not list(scene.root.glob("theirs.db.*"))
 
 
-def test_a_database_of_an_older_mlflow_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_database_of_an_older_mlflow_is_left_as_it_is(tmp_path: Path) -> None:
     quiet_mlflow()
-    import sqlalchemy
-    from alembic import command
-    from mlflow.store.db import utils
-    from mlflow.store.tracking.dbmodels.initial_models import Base
-
     path = tmp_path / "mlflow.db"
-    engine = sqlalchemy.create_engine(f"sqlite:///{path}", poolclass=sqlalchemy.NullPool)
-    Base.metadata.create_all(engine)
-    config = utils._get_alembic_config(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "451aebb31d03")  # the first step
-    execute(path, "INSERT INTO experiments (experiment_id, name) VALUES (7, 'kept')")
+    execute(
+        path,
+        "CREATE TABLE alembic_version (version_num VARCHAR)",
+        "INSERT INTO alembic_version VALUES ('451aebb31d03')",  # the first step
+        "CREATE TABLE experiments (experiment_id INTEGER)",
+    )
     old = path.read_bytes()
-    assert state(path) is State.UNFINISHED
     with pytest.raises(DamagedDatabaseError, match="mlflow db upgrade"):
-        prepare(path, ours=False)
+        prepare(path)
     assert path.read_bytes() == old
-    prepare(path, ours=True)
-    assert state(path) is State.WHOLE
-    with closing(sqlite3.connect(path)) as connection:
-        names = connection.execute("SELECT name FROM experiments").fetchall()
-    assert ("kept",) in names
+
+
+def test_a_database_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    execute(path, "CREATE TABLE addresses (name VARCHAR)")
+    old = path.read_bytes()
+    with pytest.raises(DamagedDatabaseError, match="another program's tables"):
+        prepare(path)
+    assert path.read_bytes() == old
 
 
 def test_a_database_of_a_newer_mlflow_is_no_damage(scene: Scene) -> None:

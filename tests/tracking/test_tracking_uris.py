@@ -68,10 +68,25 @@ def test_a_uri_means_what_it_means_to_mlflow(uri: str, checked: str) -> None:
     assert checked_uri(checked) == checked
 
 
-@pytest.mark.parametrize("uri", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
-def test_a_database_in_memory_is_an_error(uri: str) -> None:
-    with pytest.raises(TrackingError, match="names no file"):
-        checked_uri(uri)
+@pytest.mark.parametrize(
+    ("uri", "fault"),
+    [
+        *((uri, "names no file") for uri in ("sqlite://", "sqlite:///", "sqlite:///:memory:")),
+        ("mlruns", "must start with one of http, https"),
+        ("ftp://me:secret@host", "must start with one of http, https"),
+    ],
+)
+def test_a_uri_that_mlflow_can_not_use_is_an_error(tmp_path: Path, uri: str, fault: str) -> None:
+    with pytest.raises(TrackingError, match=fault) as caught:
+        Tracker(tmp_path, uri)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_relative_database_is_made_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert checked_uri("sqlite:///x.db") == f"sqlite:///{tmp_path / 'x.db'}"
 
 
 def test_the_command_that_finishes_an_upload_can_be_pasted_and_has_no_password(
