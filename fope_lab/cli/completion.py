@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fope_lab.cli.shared_options import Command, argument
+from fope_lab.cli.shared_options import argument, command
 from fope_lab.config.environment import OK, default_store
 
 KEY_DIGITS = 8
@@ -69,25 +69,21 @@ def _stages(*, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     return list(dict.fromkeys(text for texts in found.values() for text in texts if text))
 
 
-def _completion(options: argparse.Namespace) -> int:
+@command(
+    "completion",
+    "print a script that lets a shell complete commands, options, sweep files and stages",
+    argument(
+        "shell",
+        'bash, zsh or fish; for bash, `eval "$(fope-lab completion bash)"`',
+        "SHELL",
+        choices=("bash", "zsh", "fish"),
+    ),
+)
+def completion(options: argparse.Namespace) -> int:
     from argcomplete.shell_integration import shellcode
 
     print(shellcode(["fope-lab"], shell=options.shell))
     return OK
 
 
-COMMANDS = (
-    Command(
-        "completion",
-        "print a script that lets a shell complete commands, options, sweep files and stages",
-        (
-            argument(
-                "shell",
-                choices=("bash", "zsh", "fish"),
-                metavar="SHELL",
-                help='bash, zsh or fish; for bash, `eval "$(fope-lab completion bash)"`',
-            ),
-        ),
-        _completion,
-    ),
-)
+COMMANDS = (completion,)

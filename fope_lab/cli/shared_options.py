@@ -38,8 +38,18 @@ class Command:
     actions: Sequence[Command] = ()
 
 
-def argument(*names: str, **settings: Any) -> AddArgument:
-    """An argument with the names and settings of `ArgumentParser.add_argument`.
+def command(
+    name: str,
+    help: str,
+    *arguments: Callable[[argparse.ArgumentParser], Any],
+    epilog: str | None = None,
+) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
+    """Make the decorated function, which takes the parsed options, a command."""
+    return lambda run: Command(name, help, arguments, run, epilog)
+
+
+def argument(name: str, help: str, metavar: str | None = None, **settings: Any) -> AddArgument:
+    """An argument with the settings of `ArgumentParser.add_argument`.
 
     A `default` that is a function is called whenever a parser is made.
     """
@@ -47,7 +57,8 @@ def argument(*names: str, **settings: Any) -> AddArgument:
     def add(parser: argparse._ActionsContainer) -> None:
         default = settings.get("default")
         own = {"default": default()} if callable(default) else {}
-        parser.add_argument(*names, **{**settings, **own})
+        own |= {} if metavar is None else {"metavar": metavar}
+        parser.add_argument(name, help=help, **{**settings, **own})
 
     return add
 
@@ -95,46 +106,46 @@ def _address(text: str) -> str:
 
 add_files = argument(
     "files",
-    nargs="+",
-    metavar="FILE",
-    help="a sweep file, a folder of sweep files, or the name of a"
+    "a sweep file, a folder of sweep files, or the name of a"
     " sweep that comes with fope-lab, such as quickstart",
+    "FILE",
+    nargs="+",
 )
 add_file = argument(
     "file",
-    metavar="FILE",
-    help="a sweep file, or the name of a sweep that comes with fope-lab, such as quickstart",
+    "a sweep file, or the name of a sweep that comes with fope-lab, such as quickstart",
+    "FILE",
 )
 add_stage = argument(
     "stage",
-    metavar="STAGE",
-    help="a stage of the store: its name in the sweep, its label (as `fope-lab status` prints it)"
+    "a stage of the store: its name in the sweep, its label (as `fope-lab status` prints it)"
     " or the beginning of its key",
+    "STAGE",
 )
-add_json = argument("--json", action="store_true", help="print machine-readable JSON")
+add_json = argument("--json", "print machine-readable JSON", action="store_true")
 add_plugins = argument(
     "--plugins",
+    "code of one's own that the command needs: ./mine.py, or the name of a module",
+    "PLUGIN",
     nargs="+",
     default=[],
-    metavar="PLUGIN",
-    help="code of one's own that the command needs: ./mine.py, or the name of a module",
 )
 add_store = argument(
     "--store",
+    "folder that holds the stages (default: FOPE_LAB_STORE, or ./fope-store)",
+    "DIR",
     type=_folder,
     default=default_store,
-    metavar="DIR",
-    help="folder that holds the stages (default: FOPE_LAB_STORE, or ./fope-store)",
 )
 add_tracking_uri = argument(
     "--tracking-uri",
+    "MLflow server or database (default: MLFLOW_TRACKING_URI, or mlflow.db in the store)",
+    "URI",
     default=default_tracking_uri,
-    metavar="URI",
-    help="MLflow server or database (default: MLFLOW_TRACKING_URI, or mlflow.db in the store)",
 )
 add_address = argument(
     "--address",
+    "Ray cluster to run on (default: RAY_ADDRESS, or a local one)",
     type=_address,
     default=default_address,
-    help="Ray cluster to run on (default: RAY_ADDRESS, or a local one)",
 )

@@ -1,7 +1,4 @@
-"""MLflow's client: made quiet, what its errors mean, and how long to wait for it.
-
-A run waits as long as MLflow shows signs of life.
-"""
+"""MLflow's client: made quiet, what its errors mean, and how long to wait for it."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 SILENCE = 8.0
-"""Seconds without an answer after which MLflow counts as dead. A user whose server is slower sets
-MLFLOW_HTTP_REQUEST_TIMEOUT."""
+"""Seconds without an answer after which MLflow counts as dead, or MLFLOW_HTTP_REQUEST_TIMEOUT."""
 SLOWEST = 50_000.0
 """Bytes per second of the slowest connection that a file is sent over."""
 ENVIRONMENT = {
@@ -34,8 +30,7 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-"""Defaults that keep a run from waiting for a dead server, and MLflow from writing to the terminal.
-Values that the user has set take precedence."""
+"""Defaults: never wait for a dead server, never write to the terminal."""
 LOGGERS = ("mlflow", "alembic", "urllib3.connectionpool")
 """What would write to the terminal. Every logged error is also raised, and reported once."""
 REFUSALS = (
@@ -61,10 +56,7 @@ def quiet_mlflow() -> None:
 
 
 class Patience:
-    """Notes when MLflow was asked and when it answered, and waits for the thread that asks.
-
-    What that thread does between two requests, such as reading the store, is never cut off.
-    """
+    """Waits for a thread as long as MLflow answers it; its own work between requests is free."""
 
     def __init__(self) -> None:
         self._since: float | None = None  # the request, or the last sign of life during it

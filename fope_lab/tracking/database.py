@@ -14,7 +14,7 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
@@ -26,6 +26,8 @@ from fope_lab.tracking.uris import sqlite_uri
 
 LOCK_SECONDS = 8.0
 """How long to wait for another process that holds a lock file."""
+MAKING_SECONDS = 60.0
+"""How long to wait for another process that makes the database, on a slow disk perhaps."""
 BUSY_SECONDS = 5.0
 """How long to wait for a process that has locked the whole database."""
 SIDE_FILES = ("-journal", "-wal", "-shm")
@@ -35,24 +37,19 @@ Identity = tuple[int, int]
 
 
 @contextlib.contextmanager
-def locked(
-    path: Path, busy: TrackingError, progress: Callable[[], object] = lambda: None
-) -> Iterator[BinaryIO]:
+def locked(path: Path, busy: TrackingError, seconds: float = LOCK_SECONDS) -> Iterator[BinaryIO]:
     """Hold the lock on the file `path`, and yield the file.
 
-    Raises the error `busy` if another holds the lock for LOCK_SECONDS, counted again from each
-    change of what `progress` returns.
+    Raises the error `busy` if another holds the lock for `seconds`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
-        seen, deadline = progress(), time.monotonic() + LOCK_SECONDS
+        deadline = time.monotonic() + seconds
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if (now := progress()) != seen:
-                    seen, deadline = now, time.monotonic() + LOCK_SECONDS
                 if time.monotonic() > deadline:
                     raise busy from None
                 time.sleep(0.05)
@@ -200,29 +197,15 @@ def _make(path: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def _one_maker(path: Path) -> Iterator[None]:
-    """Hold the lock beside the database. Whoever waits for it, waits while a database grows."""
-
-    def progress() -> object:
-        return sorted((file.name, _changed_at(file)) for file in _unfinished(path))
-
+def _one_maker(path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
+    """Hold the lock beside the database."""
     text = f"another process has been making the MLflow database {path} for too long"
-    with locked(path.with_name(f".{path.name}.lock"), UnreachableError(text), progress):
-        yield
+    return locked(path.with_name(f".{path.name}.lock"), UnreachableError(text), MAKING_SECONDS)
 
 
 def _unfinished(path: Path) -> list[Path]:
     """The files of databases that are being made, or were when their process was killed."""
     return [entry for entry in path.parent.iterdir() if entry.name.startswith(_prefix(path))]
-
-
-def _changed_at(path: Path) -> int:
-    """When a file was last changed, in ns; 0 if it is gone: SQLite's journals come and go."""
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
 
 
 def _prefix(path: Path) -> str:

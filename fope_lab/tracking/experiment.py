@@ -31,10 +31,7 @@ WITHOUT_MODELS = ("ENDPOINT_NOT_FOUND", "NOT_IMPLEMENTED", "FEATURE_DISABLED")
 
 
 class Run:
-    """A run, and what the server has of it: as it was loaded, updated by everything sent since.
-
-    `metrics` has the names of its metrics.
-    """
+    """A run, and what the server has of it: as it was loaded, updated by everything sent since."""
 
     def __init__(self, client: MlflowClient, run: MlflowRun, patience: Patience) -> None:
         self._client, self._patience = client, patience
@@ -147,8 +144,7 @@ class Run:
     ) -> None:
         """Add a model as the input of the run, and the points that the run measured of it.
 
-        The run has these points already. Both have each point once, however often it is sent. The
-        tag MODEL_ID, which is sent last, says that all of it has arrived.
+        The tag MODEL_ID, which is sent last, says that all of it has arrived.
         """
         from mlflow.entities import LoggedModelInput, Metric
 
@@ -174,12 +170,11 @@ class Run:
 
 
 class Experiment:
-    """An experiment and the runs of a store in it: those of stages by key, and the report's run
-    under SUMMARY.
+    """An experiment and the runs of a store in it, by the key of the stage, or SUMMARY.
 
-    `models` has the models that the runs made, by the ids of the runs; it is None if the server has
-    no models. `settled` holds, by key, the progress of a stage when its run was last brought up to
-    date with the outline, and what its file DONE was then.
+    `models` are those that the runs made, by the ids of the runs; None if the server has no models.
+    `settled` holds, by key, the progress of a stage and its file DONE when its run was last brought
+    up to date with the outline.
     """
 
     def __init__(
@@ -226,10 +221,7 @@ class Experiment:
         return run
 
     def replace(self, key: str, tags: Mapping[str, str], started: int) -> Run:
-        """Delete a run, which MLflow can restore, and create an empty run in its place.
-
-        Its model goes as well, unless a user has registered it.
-        """
+        """Delete a run, and its model unless a user has registered it; create an empty run."""
         old = self.runs[key].run_id
         self._client.delete_run(old)
         run = self.create(key, tags, started)

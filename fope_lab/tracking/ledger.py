@@ -5,8 +5,7 @@
     <store>/tracking/<hash of URI and sweep>.lock          one writer at a time
     <store>/tracking/<hash of URI and sweep>.views.json    the pages of its prepared views
     <store>/tracking/sweeps/<name>/plan.json               the last plan
-    <store>/tracking/sweeps/<name>/report.meta.json        the numbers of the last report, and the
-                                                           names of its files, which are beside it
+    <store>/tracking/sweeps/<name>/report.meta.json        the last report; its files are beside it
 
 If any of these is lost or damaged, nothing else is: the server can be asked which points it has and
 which store a run is of, and the next run records its plan and its report again.
@@ -45,10 +44,9 @@ STORE_ID = re.compile(r"[0-9a-f]{32}")
 class RunRecord:
     """The MLflow run of a stage.
 
-    `complete` is the time (ms since 1970) at which the stage finished, or None until everything
-    about it is uploaded. The progress of an incomplete upload is not recorded: a response may be
-    lost after the points arrived, so only the server knows. `failed` is the time of the failure
-    whose log is uploaded, if it failed.
+    `complete` is when the stage finished (ms since 1970), once everything about it is uploaded, and
+    `failed` when the failure was whose log is uploaded. How far an upload came is not recorded: the
+    answer may be lost after the points arrived, so only the server knows.
     """
 
     experiment_id: str
@@ -101,9 +99,8 @@ class Ledger:
     def one_writer(self, sweep: str) -> Iterator[bool]:
         """Hold the sweep's lock; yields whether this ledger was also the last to hold it.
 
-        If it was not, another writer may have changed what the server has. The operating system
-        releases the lock when its process ends. Raises TrackingError if the lock stays taken for
-        a while.
+        If not, another writer may have changed what the server has. Raises TrackingError if the
+        lock stays taken.
         """
         text = f"an upload of {sweep} to MLflow is still running, here or in another process"
         with locked(self._root / f"{self._hash(sweep)}.lock", TrackingError(text)) as file:

@@ -16,10 +16,7 @@ from fope_lab.tracking.names import line_names, run_names
 
 @dataclass(frozen=True, kw_only=True)
 class StageOutline:
-    """What MLflow shows of a stage besides its metrics.
-
-    `cached` says whether the store already had the finished stage when the sweep was first planned.
-    """
+    """A stage; `cached` if the store already had it, finished, when the sweep was first planned."""
 
     key: str
     label: str
@@ -36,7 +33,7 @@ class StageOutline:
 
 @dataclass(frozen=True, kw_only=True)
 class Outline:
-    """What MLflow shows of a plan besides metrics: its name, description, file and stages."""
+    """A plan, as far as MLflow shows it."""
 
     name: str
     description: str
@@ -50,10 +47,7 @@ class Outline:
 
     @functools.cached_property
     def lines(self) -> Mapping[str, str]:
-        """The names of the lines that charts draw of stages, by key.
-
-        Stages that differ only in their seed share a line. Stages without an embedding have none.
-        """
+        """The names of the lines that charts draw of the stages with an embedding, by key."""
         return line_names(stage for stage in self.stages if stage.embedding is not None)
 
     @classmethod

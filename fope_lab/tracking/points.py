@@ -1,8 +1,5 @@
 """The metrics of a stage as MLflow stores them: the rows that it logs, then its result.
 
-    points(row)                 the points of a row
-    result_rows(folder, time)   what the result of a finished stage says beyond its rows
-
 MLflow's lists and its compare page know the last value of a metric alone. So each point of a curve
 over lengths is also a metric of its own: perplexity_by_length at 64 is perplexity/64, too.
 
@@ -17,14 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fope_lab.stages.metric import LENGTH, WORDS
-from fope_lab.stages.result import DamagedResultError, Measurement, ResultRecord
+from fope_lab.stages.result import DamagedResultError, ResultRecord
 from fope_lab.store import Row
 from fope_lab.tracking.stage_run import TAG_LENGTH, valid_name
 
 LISTED_AXES = (LENGTH.name, WORDS.name)
 """The axes whose curves have few points; those over positions have too many for a list."""
-
-
 PointId = tuple[str, int, int]
 """The name, step and timestamp of a point, which identify it within a run: the value follows."""
 
@@ -39,7 +34,6 @@ class Point(NamedTuple):
 
     @property
     def id(self) -> PointId:
-        """What tells the point from the others of its run."""
         return self.name, self.step, self.timestamp
 
 
@@ -58,10 +52,8 @@ def points(row: Row) -> list[Point]:
 def result_rows(content: Mapping[str, Any], rows: Sequence[Row], timestamp: int) -> list[Row]:
     """The numbers of a result.json that `rows` lack, as rows with the given timestamp in ms.
 
-    These are the 95 % intervals of an evaluation, NAME_ci95_low and NAME_ci95_high, and numbers
-    that are known only at the end of a training. A point of a curve has its x as the step. Another
-    number has the step at which the rows have its name last, otherwise 0. The result of a stage
-    that measures nothing has none.
+    These are 95 % intervals, NAME_ci95_low and NAME_ci95_high, and numbers that are known only at
+    the end. The step is the x of a curve, else the last one that the rows have for the name, or 0.
     """
     try:
         measured = ResultRecord.parse(content).metrics
@@ -74,26 +66,21 @@ def result_rows(content: Mapping[str, Any], rows: Sequence[Row], timestamp: int)
         step = measurement.x
         if step is None:
             step = last_steps.get(measurement.name, 0)
-        for name, value in _columns(measurement).items():
+        columns = dict(measurement.row)
+        if measurement.ci95 is not None:
+            ends = (f"{measurement.name}_ci95_low", f"{measurement.name}_ci95_high")
+            columns |= zip(ends, measurement.ci95, strict=True)
+        for name, value in columns.items():
             if (name, step) not in present:
                 by_step.setdefault(step, {})[name] = value
     return [Row(step, timestamp, values) for step, values in by_step.items()]
 
 
-def _columns(measurement: Measurement) -> dict[str, float]:
-    if measurement.ci95 is None:
-        return measurement.row
-    low, high = measurement.ci95
-    name = measurement.name
-    return measurement.row | {f"{name}_ci95_low": low, f"{name}_ci95_high": high}
-
-
 def measured_points(rows: Iterable[Row]) -> list[Point]:
     """What an evaluation says of its model: the last value of each metric but whole curves.
 
-    A point of a curve over lengths is there as a metric of its own, such as perplexity/64. A value
-    that is not finite is left out, because MLflow stores NaN of a model as 0. The machine's load is
-    left out, too.
+    A value that is not finite is left out, because MLflow stores NaN of a model as 0. The machine's
+    load is left out, too.
     """
     last = {point.name: point for row in rows for point in points(row)}
     return [

@@ -1,13 +1,11 @@
 """Views of an experiment that open on the answer: charts with a line for each embedding, tables.
 
 MLflow keeps a saved view as a tag of the experiment, `mlflow.sharedViewState.<id>`. What the tag
-holds is MLflow's own and not documented, so nothing else here knows it, and a browser tests it. To
-a version of MLflow without views, it is a tag like any other.
+holds is not documented, so nothing else here knows it, and a browser tests it.
 
     a section of the sweep file   a chart for each metric: the mean and the range over seeds
     "results"                     a table of all evaluations: what varies, and what was measured
 
-They show the runs of the sweep as its file is now, without those of stages that it no longer has.
 MLflow loads 100 runs of a view, and more on demand. Charts of more runs than that say so in their
 name, and take the runs in the order of their seeds, so that every line is there from the start.
 """
@@ -39,11 +37,7 @@ GROUPED: Mapping[str, Any] = {
         "groupByKeys": [{"mode": "tag", "groupByData": LINE}],
     }
 }
-"""One line or bar for all seeds of an embedding, and of each value of the other axes.
-
-A single key always: of several, MLflow writes the names before the values, "embedding: rope,
-pretrain.train.learning_rate: 0.002", and cuts the text.
-"""
+"""One line or bar for all seeds. Of several keys, MLflow would write names and values, and cut."""
 _LINES = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
 CHARTS, GENERATED = "Charts", "Model metrics"
 """The section with the charts of a view, and the one for those that MLflow adds by itself."""
@@ -52,26 +46,19 @@ MOST_CHARTS, MOST_COLUMNS, MOST_LINES = 100, 200, 100
 LOADED = 100
 """The number of runs that MLflow loads at first."""
 NARROW, USUAL, WIDE = 60, 100, 210
-"""The widths of columns, in pixels: of a seed; what MLflow gives; the most of an embedding.
-
-A window of 1,600 pixels has room for 525 beside the names of the runs and MLflow's assistant. So
-that a number is among them, a column is no wider than its texts, and parameters come last.
-"""
+"""The widths of columns, in pixels: of a seed; what MLflow gives; the most of an embedding. A
+window of 1,600 pixels has room for 525: parameters come last, so that a number is among them."""
 LETTER, MARGINS = 6.2, 26
 """The width of a letter in a table, on average, and the margins of a column, in pixels."""
 LEAST = "least_"
 """The beginning of the names of metrics that a training has once, the least of a curve's values."""
 PERPLEXITY, LOSS, BITS = "perplexity", "loss", "bits_per_byte"
-"""The beginnings of the names of metrics that say the same; tables and charts of evaluations show a
-perplexity first, and on a logarithmic axis."""
+"""How names of metrics begin that say the same; a perplexity is first, on a logarithmic axis."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A saved view. `mode` is CHART or TABLE: what a link opens it on, as its state can't say.
-
-    MLflow's menu has its `title`.
-    """
+    """A saved view: its `title` in MLflow's menu, and whether a link opens it as CHART or TABLE."""
 
     view_id: str
     name: str
@@ -171,11 +158,9 @@ def _view(
 
 
 def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:
-    """A chart for each metric that has no "/" in its name.
+    """A chart for each metric that has no "/" in its name; MLflow adds the others, folded up.
 
-    It draws lines over the axis of a curve, which is logarithmic, or over the `steps` of a
-    training; and bars for what a run has once. MLflow adds charts of the other metrics, in sections
-    that are folded up.
+    It draws lines over the axis of a curve, or over the `steps` of a training, else bars.
     """
     answers_first = _order_in_training if steps else _is_second
     drawn = sorted((name for name in names if "/" not in name), key=answers_first)[:MOST_CHARTS]

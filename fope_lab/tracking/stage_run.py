@@ -1,9 +1,7 @@
 """What the run of a stage says besides its metrics: its status and times, tags and parameters.
 
-All of it follows from the outline of the sweep and the stage's folder. The parameters, by which
-MLflow's lists filter and its compare page compares, are the resolved configuration, flattened, and
-whatever varies in the model that a stage makes or reads: so a list sorts evaluations by the
-learning rate of their models.
+The parameters are the resolved configuration, flattened, and whatever varies in the model that a
+stage makes or reads: so MLflow's lists sort evaluations by the learning rate of their models.
 """
 
 from __future__ import annotations
@@ -29,10 +27,7 @@ from fope_lab.tracking.uris import VIEW
 SUMMARY = "summary"
 """The kind and the name of the run that holds a sweep's report."""
 EDITION, CURRENT, EARLIER = "edition", "current", "earlier"
-"""The tag that says whether a run belongs to the sweep as its file is now, and its values.
-
-When a stage is edited or dropped, the run of what it was stays, and counts as earlier.
-"""
+"""The tag that says whether the sweep, as its file is now, still has the stage of a run."""
 LINE = "line"
 """The tag with the name of the line that charts draw for all seeds."""
 TIME = "time"
@@ -87,8 +82,7 @@ class Timeline:
 def timeline(folder: StageFolder) -> Timeline | None:
     """The timeline of the stage in `folder`, or None if it was never started, or is to start again.
 
-    A stage starts with its first attempt. A stage whose process was killed counts as running until
-    it is resumed, because only watching its lease for a while would show the difference.
+    A stage whose process was killed counts as running: only watching its lease would tell.
     """
     state = folder.state()
     path = state.checkpoint.path if state.checkpoint else None
@@ -132,13 +126,8 @@ def tags(outline: Outline, stage: StageOutline, at: Timeline) -> dict[str, str]:
 
 
 def made_tags(folder: StageFolder, changed: Sequence[str]) -> dict[str, str]:
-    """The tags that say how long a finished stage took, which code it ran with, and what of it has
-    changed since.
-
-    MLflow's own duration of a run includes the pauses between attempts. `commit` has `+` if the
-    code differed from the commit. A stage that ran with several commits has all of them, beginning
-    with the one that finished it.
-    """
+    """The tags that say how long a finished stage took, without the pauses between attempts, the
+    commits that it ran with, the newest first, and what of its code has changed since."""
     commits = dict.fromkeys(map(str, filter(None, map(Checkout.recorded, folder.makers()))))
     taken = folder.time_taken()
     return _texts(
@@ -160,7 +149,7 @@ def summary_tags(sweep: str) -> dict[str, str]:
 def note(experiment_id: str, parents: Iterable[tuple[str, str, str]]) -> str | None:
     """A description with links to the runs that a run was made from: (role, name, run id) of each.
 
-    The links name no server, so they lead to the pages that show them, and hold no password.
+    The links name no server: they lead to the pages that show them, and hold no password.
     """
     pages = f"#/experiments/{experiment_id}/runs"
     links = []
@@ -176,19 +165,12 @@ def is_users_note(text: str) -> bool:
 
 
 def parameters(stage: StageOutline, stages: Stages) -> dict[str, str]:
-    """The parameters of a stage.
-
-    The axes of the sweep go by their paths, such as pretrain.embedding. The trained length and the
-    learning rate are those of the last training of the model.
-    """
+    """The parameters of a stage; the axes of the sweep go by their paths."""
     return flat(_axes(stage)) | flat(stage.config) | flat(_of_model(stage, stages))
 
 
 def model_parameters(stage: StageOutline, stages: Stages) -> dict[str, str]:
-    """The parameters of the model that a stage leaves: what varies, without the configuration.
-
-    `tokens` is how many the last training of the model had to read.
-    """
+    """The parameters of the model that a stage leaves: what varies, without the configuration."""
     tokens = _field(_training(stage, stages)[0], "train", "tokens")
     own = {"key": stage.key, "stage": stage.section}
     own |= {} if tokens is None else {"tokens": tokens}
@@ -200,10 +182,7 @@ def _axes(stage: StageOutline) -> dict[str, str]:
 
 
 def _of_model(stage: StageOutline, stages: Stages) -> dict[str, Any]:
-    """What varies in the model that a stage makes or reads, as far as it is known.
-
-    What a selection chooses is known only once it has.
-    """
+    """What varies in the model that a stage makes or reads, but for what a selection chooses."""
     training, chosen = _training(stage, stages)
     values = {
         "embedding": stage.embedding,
@@ -216,10 +195,9 @@ def _of_model(stage: StageOutline, stages: Stages) -> dict[str, Any]:
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, str]:
-    """Nested values as MLflow's parameters.
+    """Nested values as MLflow's parameters: dotted names, and values as JSON except for text.
 
-    Names of nested fields are joined by dots, and entries of a list of mappings are numbered. Other
-    values are JSON, except for plain text. A value that is too long for MLflow ends in "…".
+    Entries of a list of mappings are numbered. A value that is too long for MLflow ends in "…".
     """
     found: dict[str, str] = {}
     pending: list[tuple[str, Any]] = list(config.items())
@@ -268,10 +246,7 @@ class Dataset(NamedTuple):
 
 
 def datasets(stage: StageOutline, stages: Stages, store: Store) -> list[Dataset]:
-    """The prepared data that a stage reads, as far as they are in the store.
-
-    The digest is that of the tokens.
-    """
+    """The prepared data that a stage reads, by the digest of their tokens, if they are there."""
     trains = "train" in stage.config
     contexts = {TRAINING: "training" if trains else "evaluation", VALIDATION: "validation"}
     found = []
@@ -303,10 +278,7 @@ def reads_same_model(stage: StageOutline, stages: Stages, store: Store) -> bool:
 
 
 def metric_path(parts: Iterable[str]) -> str:
-    """The name of a metric with these parts; MLflow groups charts by what precedes the last "/".
-
-    Characters that MLflow refuses, and "/" inside a part, become spaces.
-    """
+    """The name of a metric with these parts; what MLflow refuses, and "/" in a part, is a space."""
     words = (re.sub(r"[^\w\-. ]", " ", part) for part in parts)
     return "/".join(" ".join(word.split()) for word in words)
 

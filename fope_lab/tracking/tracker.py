@@ -31,14 +31,12 @@ LONGEST_PAUSE = 60.0
 
 
 class Tracker:
-    """Brings MLflow up to date with one store.
+    """Brings MLflow up to date with one store; several threads and processes may do so at once.
 
     `uri` is an MLflow server (http, https, databricks) or a database that this process writes
     itself; None means the SQLite database `mlflow.db` in the store, which is made again from the
-    store if it can't be read. Several threads and processes may use the same store, because only
-    one at a time writes an experiment. Raises TrackingError for a URI that is not MLflow's.
-
-    `uri` may hold a password; `address` is the same without it.
+    store if it can't be read. Raises TrackingError for a URI that is not MLflow's. `uri` may hold a
+    password; `address` is the same without it.
     """
 
     def __init__(self, store_root: str | Path, uri: str | None = None) -> None:
@@ -90,12 +88,11 @@ class Tracker:
     def keep_report(
         self, plan: Plan, files: Mapping[str, bytes], numbers: Mapping[tuple[str, ...], float]
     ) -> None:
-        """Save these files and numbers in the store: the report that MLflow is to have.
+        """Save a report in the store: the next `project` or `sync` sends it as the run `summary`.
 
-        The next `project` or `sync` uploads them as the experiment's run `summary`. `files` has the
-        contents of files by their paths, such as figures/loss.svg. Each number becomes a metric,
-        named by the parts of its path; the step of the metrics is the number of the report's
-        revision. Raises TrackingError if the store can't be written.
+        `files` has contents by paths, such as figures/loss.svg. Each number becomes a metric, named
+        by the parts of its path, with the number of the report's revision as its step. Raises
+        TrackingError if the store can't be written.
         """
         outline = self._outline(plan)
         metrics = {metric_path(path): value for path, value in numbers.items()}
@@ -125,10 +122,7 @@ class Tracker:
         return {key: record for key, record in records.items() if record is not None}
 
     def view_links(self, sweep: str, ui: str = PAGES) -> dict[str, str]:
-        """The addresses of the prepared views of a sweep, by name; contacts no server.
-
-        They are on the server, or on `ui` if the runs are in a database.
-        """
+        """The addresses of the prepared views of a sweep, by name; on `ui` for a database."""
         pages = self._ledger.pages(sweep)
         return {name: page_link(self.uri, page, ui) for name, page in pages.items()}
 
@@ -233,9 +227,8 @@ class TrackingThread:
     """Uploads the progress of `plans` every `seconds` in the background.
 
     While MLflow is down, slow or refuses a request, `last_error` says so and the pauses grow up to
-    a minute. `unreachable` says why MLflow can't be used at all, if it can't. Start the thread
-    after ray is imported: two threads that import the same package at the same time can see a
-    module half initialized, or wait for each other.
+    a minute; `unreachable` says why it can't be used at all. Start the thread after ray is
+    imported: two threads that import one package at a time can see a module half initialized.
     """
 
     def __init__(self, tracker: Tracker, plans: Sequence[Plan], seconds: float = 5.0) -> None:
@@ -253,9 +246,8 @@ class TrackingThread:
     def flush(self, limit: float = math.inf) -> str | None:
         """Upload what the store has now and end the thread; returns why MLflow is not up to date.
 
-        Returns None if it is. Waits as long as MLflow shows signs of life, but at most `limit`
-        seconds if it is given. What is still running then ends with the process, and `sync`
-        completes it.
+        Waits as long as MLflow shows signs of life, but at most `limit` seconds. What still runs
+        then ends with the process, and `sync` completes it.
         """
         self._stopping.set()
         if self._tracker.patience.wait(self._thread, limit):

@@ -1,7 +1,6 @@
 """Tracking URIs: which are allowed, the file that one names, links to pages, and no passwords.
 
-The URI itself, with its password, is only used to connect. What is printed, stored or linked to
-comes from `shown`, `without_secrets`, `run_link` and `page_link`.
+What is printed, stored or linked to comes from `shown`, `without_secrets` and the links.
 """
 
 from __future__ import annotations
@@ -72,8 +71,8 @@ def sqlite_file(uri: str) -> Path | None:
 def sqlite_uri(path: Path, scheme: str = "sqlite") -> str:
     """The URI of the SQLite database in the file `path`, which is absolute.
 
-    SQLAlchemy decodes %XX in a path, and "?" ends it. If the URI begins with "sqlite:///", MLflow
-    also makes the folder of the path that is not decoded; it does not if the driver is named.
+    SQLAlchemy decodes %XX in a path, and "?" ends it. MLflow makes the folder of a path that is not
+    decoded, unless the URI names the driver.
     """
     if not _SPECIAL.search(str(path)):
         return f"{scheme}:///{path}"
@@ -123,9 +122,8 @@ def _pages(uri: str, ui: str) -> str:
 def _parts(uri: str) -> tuple[str, str, str, str]:
     """The scheme with its slashes, the user with the password, the place, and the query of a URI.
 
-    A password may hold "/", "#" or "@" that should have been escaped, so everything up to the last
-    "@" counts as the user. If a "?" comes before an "@", either may belong to a password, and
-    everything counts as the user.
+    A password may hold signs that should have been escaped: all up to the last "@" is the user, and
+    all of the URI if a "?" comes before an "@".
     """
     match = re.match(r"[\w+.-]+://", uri)
     head = match[0] if match else ""

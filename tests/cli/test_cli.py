@@ -140,19 +140,3 @@ def test_plan_starts_nothing_and_says_why(
     assert [stage["state"] for stage in planned["stages"]] == ["run"] * 6
     assert planned["totals"]["stages"] == 6
     assert not store.exists()
-
-
-@pytest.mark.parametrize("command", [["--help"], ["validate", "{}"], ["plan", "{}"]])
-def test_quick_commands_import_neither_torch_nor_ray(command: list[str], tmp_path: Path) -> None:
-    path = write(tmp_path)
-    arguments = [part.format(path) for part in command]
-    program = (
-        "import sys\nfrom fope_lab.cli import main\n"
-        f"try:\n    main({arguments!r})\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'ray', 'mlflow', 'transformers', 'datasets', 'matplotlib'}\n"
-        "sys.exit(repr(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 0, done.stderr

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -242,14 +240,3 @@ def test_sizes_out_of_range_are_refused(
         main(["embeddings", *SIZES, *arguments])
     assert stopped.value.code == 2
     assert says in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("arguments", [[], [*SIZES], ["fope-yarn", *SIZES], ["{type: rope}"]])
-def test_it_answers_without_torch(arguments: list[str]) -> None:
-    program = (
-        "import sys\nfrom fope_lab.cli import main\n"
-        f"assert main(['embeddings', *{arguments!r}]) == 0\n"
-        "heavy = {'torch', 'ray', 'mlflow', 'transformers', 'datasets', 'matplotlib', 'scipy'}\n"
-        "assert not heavy & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

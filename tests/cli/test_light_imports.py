@@ -8,6 +8,8 @@ import pytest
 from heavy_imports import heavy_modules
 from sweep_files import BASE, write
 
+SIZES = ["--head-dim", "64", "--train-length", "512", "--factor", "4"]
+
 
 @pytest.mark.parametrize(
     "code",
@@ -18,6 +20,11 @@ from sweep_files import BASE, write
         "from fope_lab.cli import main; assert main(['validate', PATH]) == 0",
         "from fope_lab.cli import main; assert main(['plan', PATH, '--store', 'none']) == 0",
         "from fope_lab.cli import main; assert main(['plan', PATH, '--json']) == 0",
+        "from fope_lab.cli import main; assert main(['embeddings', '{type: rope}']) == 0",
+        "from fope_lab.cli import main; assert main(['embeddings']) == 0",
+        f"from fope_lab.cli import main; assert main(['embeddings', *{SIZES}]) == 0",
+        f"from fope_lab.cli import main; assert main(['embeddings', 'fope-yarn', *{SIZES}]) == 0",
+        "from fope_lab.cli import main; assert main(['scales']) == 0",
     ],
 )
 def test_nothing_heavy_is_imported(

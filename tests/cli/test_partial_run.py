@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kept_sweep
 import pytest
 
 from fope_lab.cli import main
@@ -16,19 +17,7 @@ from fope_lab.store import StageFolder, Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
 
-SWEEP = """
-name: partial
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data: {task: passkey, length: 32}
-    train: {tokens: 1024, batch_tokens: 256, learning_rate: 1e-2}
-  passkey: {kind: passkey, from: pretrain, form: symbolic, lengths: [32], trials: 2}
-grid:
-  pretrain.embedding: [rope, nope]
-"""
+SWEEP = kept_sweep.SWEEP.replace("name: kept", "name: partial")
 NOT_SELECTED = "not selected; run without --only or --retry-failed to finish"
 
 
@@ -152,10 +141,3 @@ def test_a_wrong_option_leaves_no_store(
     assert sweep.run(*options) == 2
     assert options[1] in capsys.readouterr().err
     assert not sweep.store.root.exists()
-
-
-def test_two_selections_are_refused(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        sweep.run("--only", "pretrain", "--retry-failed")
-    assert stopped.value.code == 2
-    assert "--retry-failed: not allowed with argument --only" in capsys.readouterr().err

@@ -82,12 +82,3 @@ def test_columns_sets_the_width_of_a_piped_table(
     assert scene.label not in output
     [row] = [line for line in output.splitlines() if "passkey[" in line]
     assert 100 < len(row) <= 110
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[-2])
-def test_the_help_says_how_wide_a_table_is(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main([word for word in words if word != "FILE"] + ["--help"])
-    assert "COLUMNS" in capsys.readouterr().out

@@ -7,22 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kept_sweep
 import pytest
 
 from fope_lab.cli.app import main
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 
-SWEEP = """
-name: looked-at
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data: {task: passkey, length: 32}
-    train: {tokens: 1024, batch_tokens: 256, learning_rate: 1e-2}
-"""
+SWEEP = kept_sweep.SWEEP.partition("  passkey:")[0].replace("name: kept", "name: looked-at")
 COMMANDS = (
     ["plan"],
     ["plan", "--json"],
@@ -107,20 +99,6 @@ def test_a_store_that_is_not_there_is_said_and_not_made(
     assert output.err == f"error: there is no store at {store}: nothing has run there\n"
     assert output.out == ""
     assert tree(tmp_path) == before
-
-
-def test_status_prints_the_whole_error_of_a_failed_stage(
-    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store = Store.create(tmp_path / "store")
-    [stage] = load_sweep(sweep).stages
-    error = f"the loss is nan{' and nan' * 40}\nThe advice comes last."
-    with pytest.raises(RuntimeError), store.folder(stage.kind, stage.key).begin("test", {}):
-        raise RuntimeError(error)
-    assert main(["status", str(sweep), "--store", str(store.root)]) == 1
-    output = capsys.readouterr().out
-    log = store.folder(stage.kind, stage.key).paths.log
-    assert f"failed {stage.label}: {error} (log: {log})" in output
 
 
 def read_only(store: Path, command: list[str]) -> subprocess.CompletedProcess[str]:

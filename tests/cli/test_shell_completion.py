@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kept_sweep
 import pytest
 
 from fope_lab.cli import main
@@ -17,18 +18,7 @@ from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger
 
-SWEEP = """
-name: completed
-seeds: [0, 1]
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data: {task: passkey, length: 32}
-    train: {tokens: 1024, batch_tokens: 256, learning_rate: 1e-2}
-  passkey: {kind: passkey, from: pretrain, form: symbolic, lengths: [32], trials: 2}
-"""
+SWEEP = kept_sweep.SWEEP.partition("grid:")[0].replace("kept", "completed\nseeds: [0, 1]")
 
 
 @pytest.fixture

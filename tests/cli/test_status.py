@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import kept_sweep
 import pytest
 
 from fope_lab.cli import main
@@ -19,17 +20,8 @@ from fope_lab.store.attempts import driver_name
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger
 
-SWEEP = """
-name: NAME
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: EMBEDDING
-    data: {task: passkey, length: 32}
-    train: {tokens: 1024, batch_tokens: 256, learning_rate: 1e-2}
-  passkey: {kind: passkey, from: pretrain, form: symbolic, lengths: [32], trials: 2}
-"""
+SWEEP = kept_sweep.SWEEP.partition("grid:")[0]
+SWEEP = SWEEP.replace("name: kept", "name: NAME").replace("embedding: rope", "embedding: EMBEDDING")
 SECTIONS = ("pretrain", "passkey")
 ERROR = "the first line\nand the second"
 

@@ -12,21 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import kept_sweep
 import pytest
 
 from fope_lab.cli.app import main
 from fope_lab.orchestration.cluster_address import ClusterError, require_cluster
 
-SWEEP = """
-name: surroundings
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data: {task: passkey, length: 32}
-    train: {tokens: 1024, batch_tokens: 256, learning_rate: 1e-2}
-"""
+SWEEP = kept_sweep.SWEEP.partition("  passkey:")[0].replace("name: kept", "name: surroundings")
 
 
 @pytest.fixture

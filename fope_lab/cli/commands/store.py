@@ -14,12 +14,20 @@ from fope_lab.cli.shared_options import (
     add_stage,
     add_store,
     argument,
+    command,
 )
 from fope_lab.config.environment import FAILED, OK
 from fope_lab.config.problems import counted
 
 
-def _list(options: argparse.Namespace) -> int:
+@command(
+    "list",
+    "list the stages of a store with their states, sizes and ages, largest first",
+    add_store,
+    add_json,
+    epilog=TABLE_WIDTH,
+)
+def list_stages(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.store import contents_json, print_contents
     from fope_lab.housekeeping.contents import contents
     from fope_lab.store import Store
@@ -34,7 +42,13 @@ def _list(options: argparse.Namespace) -> int:
     return OK
 
 
-def _show(options: argparse.Namespace) -> int:
+@command(
+    "show",
+    "show a stage: its configuration, attempts, parents, children and files",
+    add_stage,
+    add_store,
+)
+def show(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.store import stage_page
     from fope_lab.housekeeping.known_stages import find_known_stage
     from fope_lab.store import Store
@@ -44,7 +58,18 @@ def _show(options: argparse.Namespace) -> int:
     return OK
 
 
-def _verify(options: argparse.Namespace) -> int:
+@command(
+    "verify",
+    "read every file that counts in a store and name the damaged ones",
+    add_store,
+    argument(
+        "--repair",
+        "move the output of finished stages with damaged checkpoints away, so that the"
+        " next run repeats them; a run finds other damage by itself",
+        action="store_true",
+    ),
+)
+def verify(options: argparse.Namespace) -> int:
     from rich.progress import track
 
     from fope_lab.store import Store
@@ -71,7 +96,13 @@ def _verify(options: argparse.Namespace) -> int:
     return FAILED if damaged else OK
 
 
-def _prune(options: argparse.Namespace) -> int:
+@command(
+    "prune",
+    "remove stages that no recorded sweep has, and what killed and repeated attempts left",
+    add_store,
+    argument("--yes", "remove what is listed without asking", action="store_true"),
+)
+def prune(options: argparse.Namespace) -> int:
     from fope_lab.housekeeping.contents import size_text
     from fope_lab.housekeeping.prune import prunable, remove
     from fope_lab.store import Store, StoreError
@@ -99,42 +130,5 @@ def _prune(options: argparse.Namespace) -> int:
     return OK
 
 
-ACTIONS = (
-    Command(
-        "list",
-        "list the stages of a store with their states, sizes and ages, largest first",
-        (add_store, add_json),
-        _list,
-        epilog=TABLE_WIDTH,
-    ),
-    Command(
-        "show",
-        "show a stage: its configuration, attempts, parents, children and files",
-        (add_stage, add_store),
-        _show,
-    ),
-    Command(
-        "verify",
-        "read every file that counts in a store and name the damaged ones",
-        (
-            add_store,
-            argument(
-                "--repair",
-                action="store_true",
-                help="move the output of finished stages with damaged checkpoints away, so that the"
-                " next run repeats them; a run finds other damage by itself",
-            ),
-        ),
-        _verify,
-    ),
-    Command(
-        "prune",
-        "remove stages that no recorded sweep has, and what killed and repeated attempts left",
-        (
-            add_store,
-            argument("--yes", action="store_true", help="remove what is listed without asking"),
-        ),
-        _prune,
-    ),
-)
+ACTIONS = (list_stages, show, verify, prune)
 COMMANDS = (Command("store", "list, show, check and remove what a store holds", actions=ACTIONS),)

@@ -15,11 +15,11 @@ from fope_lab.cli.console import (
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
     TABLE_WIDTH,
-    Command,
     add_files,
     add_json,
     add_store,
     argument,
+    command,
     number,
     whole_number,
 )
@@ -27,7 +27,20 @@ from fope_lab.config.environment import OK
 from fope_lab.no_collections import no_collections
 
 
-def _new(options: argparse.Namespace) -> int:
+@command(
+    "new",
+    "write a sweep file for your own text, ready to run",
+    argument("file", "the file to write; it must not exist yet", "NAME.yaml"),
+    argument(
+        "--text",
+        "text files or a quoted pattern, such as 'books/*.txt' (default: the"
+        " documentation of Python)",
+        "GLOB",
+        nargs="+",
+        default=[],
+    ),
+)
+def new(options: argparse.Namespace) -> int:
     from fope_lab.config.problems import counted
     from fope_lab.sweep.new_sweep import write_new_sweep
 
@@ -38,7 +51,8 @@ def _new(options: argparse.Namespace) -> int:
     return OK
 
 
-def _validate(options: argparse.Namespace) -> int:
+@command("validate", "check sweep files without starting anything", add_files)
+def validate(options: argparse.Namespace) -> int:
     from fope_lab.config.problems import counted
 
     sweeps = load_sweeps(options.files)
@@ -48,8 +62,42 @@ def _validate(options: argparse.Namespace) -> int:
     return OK
 
 
+@command(
+    "plan",
+    "preview a run: stages, cost, memory and time",
+    add_files,
+    add_store,
+    add_json,
+    argument(
+        "--device",
+        "estimate stages with GPUs for this device, and refuse those that do not fit"
+        " it: a6000, h100, … or cpu; by default a note says what this machine can't hold",
+        "NAME",
+    ),
+    argument(
+        "--price",
+        "price of one GPU for one hour",
+        "DOLLARS",
+        type=number(0, noun="a number of dollars"),
+    ),
+    argument(
+        "--gpus",
+        "GPUs in total (default: as many as a stage needs)",
+        "N",
+        type=whole_number(1),
+    ),
+    argument(
+        "--cpus",
+        "CPU cores in total "
+        "(default: this machine's; with a GPU as --device, as many as a stage needs)",
+        "N",
+        type=whole_number(1),
+    ),
+    argument("--all", "show every stage on its own line", action="store_true"),
+    epilog=TABLE_WIDTH,
+)
 @no_collections()
-def _plan(options: argparse.Namespace) -> int:
+def plan(options: argparse.Namespace) -> int:
     from fope_lab.planning.estimate import estimate_plans
     from fope_lab.planning.needed_stages import plan_sweeps
     from fope_lab.store import Store
@@ -80,64 +128,4 @@ def _plan(options: argparse.Namespace) -> int:
     return OK
 
 
-COMMANDS = (
-    Command(
-        "new",
-        "write a sweep file for your own text, ready to run",
-        (
-            argument("file", metavar="NAME.yaml", help="the file to write; it must not exist yet"),
-            argument(
-                "--text",
-                nargs="+",
-                default=[],
-                metavar="GLOB",
-                help="text files or a quoted pattern, such as 'books/*.txt' (default: the"
-                " documentation of Python)",
-            ),
-        ),
-        _new,
-    ),
-    Command(
-        "validate",
-        "check sweep files without starting anything",
-        (add_files,),
-        _validate,
-    ),
-    Command(
-        "plan",
-        "preview a run: stages, cost, memory and time",
-        (
-            add_files,
-            add_store,
-            add_json,
-            argument(
-                "--device",
-                metavar="NAME",
-                help="estimate stages with GPUs for this device, and refuse those that do not fit"
-                " it: a6000, h100, … or cpu; by default a note says what this machine can't hold",
-            ),
-            argument(
-                "--price",
-                type=number(0, noun="a number of dollars"),
-                metavar="DOLLARS",
-                help="price of one GPU for one hour",
-            ),
-            argument(
-                "--gpus",
-                type=whole_number(1),
-                metavar="N",
-                help="GPUs in total (default: as many as a stage needs)",
-            ),
-            argument(
-                "--cpus",
-                type=whole_number(1),
-                metavar="N",
-                help="CPU cores in total "
-                "(default: this machine's; with a GPU as --device, as many as a stage needs)",
-            ),
-            argument("--all", action="store_true", help="show every stage on its own line"),
-        ),
-        _plan,
-        epilog=TABLE_WIDTH,
-    ),
-)
+COMMANDS = (new, validate, plan)

@@ -8,19 +8,32 @@ from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_not
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
     TABLE_WIDTH,
-    Command,
     add_files,
     add_json,
     add_stage,
     add_store,
     add_tracking_uri,
     argument,
+    command,
     whole_number,
 )
 from fope_lab.config.environment import FAILED, OK
 
 
-def _status(options: argparse.Namespace) -> int:
+@command(
+    "status",
+    "show the progress of sweeps, and whether something is running them",
+    add_files,
+    add_store,
+    add_json,
+    argument(
+        "--watch",
+        "keep showing the progress until nothing runs the sweeps",
+        action="store_true",
+    ),
+    epilog=TABLE_WIDTH,
+)
+def status(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.status import states_table, status_json
     from fope_lab.config.problems import Problem, SweepError
     from fope_lab.orchestration.drivers import drivers_of_recorded
@@ -59,7 +72,19 @@ def _status(options: argparse.Namespace) -> int:
     return FAILED if failed else OK
 
 
-def _logs(options: argparse.Namespace) -> int:
+@command(
+    "logs",
+    "print the log of a stage's latest attempt",
+    add_stage,
+    add_store,
+    argument(
+        "--follow",
+        "keep printing new lines until no process works on the stage",
+        action="store_true",
+    ),
+    argument("--all", "print the logs of all attempts, oldest first", action="store_true"),
+)
+def logs(options: argparse.Namespace) -> int:
     from fope_lab.housekeeping.known_stages import find_known_stage
     from fope_lab.housekeeping.stage_log import StageLog
     from fope_lab.store import Store
@@ -76,7 +101,8 @@ def _logs(options: argparse.Namespace) -> int:
     return OK
 
 
-def _sync(options: argparse.Namespace) -> int:
+@command("sync", "bring MLflow up to date with the store", add_store, add_tracking_uri)
+def sync(options: argparse.Namespace) -> int:
     from fope_lab.store import Store
     from fope_lab.tracking import Tracker, sync
 
@@ -92,69 +118,24 @@ def _sync(options: argparse.Namespace) -> int:
     return OK
 
 
-def _ui(options: argparse.Namespace) -> int:
+@command(
+    "ui",
+    "browse a store's runs in MLflow",
+    add_store,
+    argument("--host", "address to listen on (default: 127.0.0.1)", default="127.0.0.1"),
+    argument(
+        "--port",
+        "port to listen on (default: 5000)",
+        "N",
+        type=whole_number(1, 65535),
+        default=5000,
+    ),
+)
+def ui(options: argparse.Namespace) -> int:
     from fope_lab.store import Store
     from fope_lab.tracking import serve
 
     return serve(Store.existing(options.store).root, options.host, options.port)
 
 
-COMMANDS = (
-    Command(
-        "status",
-        "show the progress of sweeps, and whether something is running them",
-        (
-            add_files,
-            add_store,
-            add_json,
-            argument(
-                "--watch",
-                action="store_true",
-                help="keep showing the progress until nothing runs the sweeps",
-            ),
-        ),
-        _status,
-        epilog=TABLE_WIDTH,
-    ),
-    Command(
-        "logs",
-        "print the log of a stage's latest attempt",
-        (
-            add_stage,
-            add_store,
-            argument(
-                "--follow",
-                action="store_true",
-                help="keep printing new lines until no process works on the stage",
-            ),
-            argument(
-                "--all", action="store_true", help="print the logs of all attempts, oldest first"
-            ),
-        ),
-        _logs,
-    ),
-    Command(
-        "sync",
-        "bring MLflow up to date with the store",
-        (add_store, add_tracking_uri),
-        _sync,
-    ),
-    Command(
-        "ui",
-        "browse a store's runs in MLflow",
-        (
-            add_store,
-            argument(
-                "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
-            ),
-            argument(
-                "--port",
-                type=whole_number(1, 65535),
-                default=5000,
-                metavar="N",
-                help="port to listen on (default: 5000)",
-            ),
-        ),
-        _ui,
-    ),
-)
+COMMANDS = (status, logs, sync, ui)
