@@ -27,7 +27,7 @@ def do(scene: Scene, plan: Plan) -> Plan:
             finish(folder)
         else:
             measure(folder, {64: 9.0, 128: 12.0} if stage.kind == "perplexity" else {})
-    scene.report(plan, [], {})
+    scene.report(plan, {}, {})
     return plan
 
 

@@ -10,7 +10,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel
 from mlflow.exceptions import MlflowException
-from tracking_scene import Scene, finish, measure, of
+from tracking_scene import CURVE, Scene, finish, measure, of
 
 from fope_lab.sweep import Plan, load_sweep, plan
 
@@ -33,18 +33,6 @@ stages:
     train: {tokens: 2048, batch_tokens: 1024, learning_rate: 1e-4}
   swapped: {kind: extend, from: pretrain, embedding: {type: pi, factor: 4}, train: none}
 """
-CURVE = {64: 9.5, 128: 11.25, 256: 80.0}
-
-
-def all_done(scene: Scene) -> Plan:
-    """A sweep whose stages are done; trainings and data leave a checkpoint."""
-    plan = scene.plan()
-    for stage in plan.sweep.stages:
-        if stage.kind == "perplexity":
-            measure(scene.folder(stage), CURVE)
-        else:
-            finish(scene.folder(stage), checkpoint=True)
-    return plan
 
 
 def models(scene: Scene) -> list[LoggedModel]:
@@ -88,7 +76,7 @@ def assert_whole(scene: Scene, plan: Plan) -> None:
 
 
 def test_a_training_has_one_model_which_leads_to_its_checkpoint(scene: Scene) -> None:
-    plan = all_done(scene)
+    plan = scene.all_done()
     for _ in range(2):
         scene.restart().project(plan)
         scene.tracker.sync()
@@ -147,7 +135,7 @@ REQUESTS = (
 def test_an_upload_that_was_killed_makes_no_second_model(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:
-    plan = all_done(scene)
+    plan = scene.all_done()
     real = getattr(MlflowClient, last)
 
     def killed(*args: Any, **settings: Any) -> None:
@@ -165,7 +153,7 @@ def test_an_upload_that_was_killed_makes_no_second_model(
 def test_a_finished_upload_sends_nothing_about_models(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = all_done(scene)
+    plan = scene.all_done()
     scene.tracker.project(plan)
     for name in (*REQUESTS, "set_logged_model_tags"):
         monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("was sent"))
@@ -173,7 +161,7 @@ def test_a_finished_upload_sends_nothing_about_models(
 
 
 def test_a_model_follows_its_checkpoint(scene: Scene) -> None:
-    plan = all_done(scene)
+    plan = scene.all_done()
     scene.tracker.project(plan)
     stage, wanted = of(plan, "pretrain"), model_of(scene, plan).tags["checkpoint"]
     client = MlflowClient(tracking_uri=scene.uri)
@@ -190,7 +178,7 @@ def test_a_training_that_was_done_again_has_a_new_model(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, registered: bool
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", scene.uri)
-    plan = all_done(scene)
+    plan = scene.all_done()
     scene.tracker.project(plan)
     before = model_of(scene, plan).model_id
     client = MlflowClient(tracking_uri=scene.uri)
@@ -233,7 +221,7 @@ def test_a_value_that_is_not_finite_is_not_one_of_the_model(scene: Scene) -> Non
 def test_a_server_without_models_gets_the_rest(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = all_done(scene)
+    plan = scene.all_done()
 
     def refused(*_: Any, **__: Any) -> None:
         raise MlflowException("not found", error_code=1001)  # ENDPOINT_NOT_FOUND

@@ -13,7 +13,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
-from tracking_scene import Scene, finish, measure
+from tracking_scene import Scene
 
 from fope_lab.orchestration.sweep_report import tracked_report
 from fope_lab.sweep import Plan
@@ -21,7 +21,6 @@ from fope_lab.tracking.outline import Outline
 from fope_lab.tracking.prepared_views import MOST_COLUMNS, TAG, View, prepared_views
 from fope_lab.tracking.ui import view_lines
 
-CURVE = {64: 9.5, 128: 11.25, 512: 80.0}
 LENGTHS = ("perplexity_by_length", *(f"perplexity/{length}" for length in (64, 128, 1024)))
 
 
@@ -43,17 +42,6 @@ def stored(scene: Scene) -> dict[str, tuple[str, dict[str, Any]]]:
             state = json.loads(zlib.decompress(base64.b64decode(packed)))
             found[content["name"]] = (name.removeprefix(TAG), state)
     return found
-
-
-def all_done(scene: Scene) -> Plan:
-    """A sweep of two embeddings whose stages are done."""
-    plan = scene.plan()
-    for stage in plan.sweep.stages:
-        if stage.kind == "perplexity":
-            measure(scene.folder(stage), CURVE)
-        else:
-            finish(scene.folder(stage))
-    return plan
 
 
 def test_a_curve_is_a_chart_over_the_logarithm_of_the_length(scene: Scene) -> None:
@@ -165,7 +153,7 @@ def test_many_metrics_leave_a_view_that_mlflow_takes(scene: Scene) -> None:
 
 
 def test_a_run_makes_the_views_and_another_replaces_them(scene: Scene) -> None:
-    plan = all_done(scene)
+    plan = scene.all_done()
     scene.tracker.project(plan)
     before = stored(scene)
     assert before.keys() == {"pretrain", "perplexity", "results"}
@@ -178,7 +166,7 @@ def test_a_run_makes_the_views_and_another_replaces_them(scene: Scene) -> None:
 
 
 def test_a_filter_finds_the_runs_of_its_section(scene: Scene) -> None:
-    plan = all_done(scene)
+    plan = scene.all_done()
     scene.tracker.project(plan)
     client = MlflowClient(tracking_uri=scene.uri)
     [experiment] = {run.info.experiment_id for run in scene.runs()}
@@ -198,7 +186,7 @@ def test_a_filter_finds_the_runs_of_its_section(scene: Scene) -> None:
 def test_a_server_that_takes_no_views_does_no_harm(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = all_done(scene)
+    plan = scene.all_done()
 
     def refused(*_: object) -> None:
         raise MlflowException("too long", INVALID_PARAMETER_VALUE)
@@ -210,7 +198,7 @@ def test_a_server_that_takes_no_views_does_no_harm(
 
 
 def test_the_report_links_to_the_views(scene: Scene) -> None:
-    plan = all_done(scene)
+    plan = scene.all_done()
     assert tracked_report(plan.sweep, scene.store, scene.tracker).links.views == {}
     scene.tracker.project(plan)
     links = tracked_report(plan.sweep, scene.store, scene.restart()).links.views
@@ -224,7 +212,7 @@ def test_the_report_links_to_the_views(scene: Scene) -> None:
 
 
 def test_ui_prints_a_line_for_each_view(scene: Scene) -> None:
-    scene.tracker.project(all_done(scene))
+    scene.tracker.project(scene.all_done())
     lines = list(view_lines(scene.store.root, "http://here:1"))
     assert [line.split(": ")[0] for line in lines] == [
         "  first, pretrain",

@@ -39,8 +39,7 @@ def test_one_run_a_stage_however_often_it_is_projected(scene: Scene) -> None:
 
 
 def test_only_durable_rows_go_up_and_the_rest_follows(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
+    plan, stage = scene.planned()
     with scene.folder(stage).begin("test", {}) as attempt:
         attempt.writer.log(1, {"loss": 3.0})
         scene.tracker.project(plan)
@@ -56,8 +55,7 @@ def test_only_durable_rows_go_up_and_the_rest_follows(scene: Scene) -> None:
 
 
 def test_a_stage_that_was_re_run_goes_up_again(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
+    plan, stage = scene.planned()
     for loss in (3.0, 2.5):
         scene.folder(stage).set_aside("test")
         with scene.folder(stage).begin("test", {}) as attempt:
@@ -69,8 +67,7 @@ def test_a_stage_that_was_re_run_goes_up_again(scene: Scene) -> None:
 
 
 def test_the_figure_that_a_stage_leaves_goes_up_with_it(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "perplexity")
+    plan, stage = scene.planned("perplexity")
 
     def draw(directory: Path) -> None:
         (directory / "figure.svg").write_text("<svg/>")
@@ -86,8 +83,7 @@ def test_the_figure_that_a_stage_leaves_goes_up_with_it(scene: Scene) -> None:
 
 
 def test_a_run_tells_what_the_stage_is(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "perplexity")
+    plan, stage = scene.planned("perplexity")
     finish(scene.folder(stage))
     scene.tracker.project(plan)
     run = scene.run(stage)
@@ -117,8 +113,7 @@ def test_a_run_tells_what_the_stage_is(scene: Scene) -> None:
 
 
 def test_status_and_times_are_the_stores(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
+    plan, stage = scene.planned()
     folder = scene.folder(stage)
     with folder.begin("test", {}):
         scene.tracker.project(plan)
@@ -147,8 +142,7 @@ def test_status_and_times_are_the_stores(scene: Scene) -> None:
 
 
 def test_a_lease_that_was_freed_without_a_time_counts_as_interrupted(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
+    plan, stage = scene.planned()
     attempt = scene.folder(stage).begin("test", {})
     (scene.folder(stage).path / "attempts" / "0001.end").write_text('{"outcome": "interrupted"}')
     scene.tracker.project(plan)
@@ -165,8 +159,7 @@ def test_a_stage_that_nobody_began_has_no_run(scene: Scene) -> None:
 
 
 def test_the_result_adds_what_the_rows_do_not_have(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "perplexity")
+    plan, stage = scene.planned("perplexity")
     values = {64: 9.5, 128: 11.25}
     measured = [
         Measurement(name="perplexity_by_length", x=x, value=value, stderr=0.5, ci95=(8.0, 12.5))
@@ -193,8 +186,7 @@ def test_the_result_adds_what_the_rows_do_not_have(scene: Scene) -> None:
 
 
 def test_what_is_not_finite_is_a_gap_and_a_tag(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "perplexity")
+    plan, stage = scene.planned("perplexity")
     with scene.folder(stage).begin("test", {}) as attempt:
         attempt.writer.log(64, {"perplexity_by_length": 9.5})
         attempt.writer.log(128, {"perplexity_by_length": math.inf})
@@ -243,9 +235,7 @@ def test_lost_records_cost_nothing_but_time(scene: Scene) -> None:
 def test_a_finished_sweep_is_replayed_without_sending_anything(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = scene.plan()
-    for stage in plan.sweep.stages:
-        finish(scene.folder(stage))
+    plan = scene.finish(scene.plan())
     scene.tracker.project(plan)
     for name in ("log_batch", "create_run", "set_terminated", "update_run", "get_metric_history"):
         monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("asked for more"))
@@ -278,8 +268,7 @@ def test_two_stores_in_one_mlflow_keep_to_their_own_runs(
     scene: Scene, second_scene: Callable[[str], Scene]
 ) -> None:
     other = second_scene(scene.uri)
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
+    _, stage = scene.planned()
     for place, steps in ((scene, 3), (other, 4)):
         finish(place.folder(stage), steps)
         place.tracker.project(place.plan())
@@ -301,10 +290,7 @@ def test_two_processes_on_one_store_make_no_second_run(scene: Scene) -> None:
 
 
 def test_a_run_that_was_made_twice_by_a_timeout_is_one_again(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
-    finish(scene.folder(stage))
-    scene.tracker.project(plan)
+    plan, stage = scene.sent()
     run = scene.run(stage)
     MlflowClient(tracking_uri=scene.uri).create_run(
         run.info.experiment_id, start_time=run.info.start_time, tags=run.data.tags
@@ -315,10 +301,7 @@ def test_a_run_that_was_made_twice_by_a_timeout_is_one_again(scene: Scene) -> No
 
 
 def test_runs_and_experiments_deleted_in_mlflow_come_back(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
-    finish(scene.folder(stage))
-    scene.tracker.project(plan)
+    plan, stage = scene.sent()
     run = scene.run(stage)
     client = MlflowClient(tracking_uri=scene.uri)
     client.delete_run(run.info.run_id)
@@ -334,9 +317,7 @@ def test_sync_needs_no_sweep_file_and_fills_another_mlflow(
 ) -> None:
     for name, embeddings in (("first", "rope, nope"), ("second", "rope")):
         plan = scene.plan(name, embeddings)
-        for stage in plan.sweep.stages:
-            if not scene.folder(stage).is_done():
-                finish(scene.folder(stage))
+        scene.finish(plan)
         scene.tracker.project(plan)
         (scene.root / f"{name}.yaml").unlink()
     scene.uri = f"sqlite:///{shutil.copy(empty_database, scene.root / 'other.db')}"
@@ -349,12 +330,9 @@ def test_sync_needs_no_sweep_file_and_fills_another_mlflow(
 
 
 def test_tags_that_a_user_edits_or_removes_are_mended(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
+    plan, stage = scene.planned()
     finish(scene.folder(stage))
-    page = scene.root / "report.html"
-    page.write_text("<p>one</p>")
-    scene.report(plan, [page], {("holds",): 1.0})
+    scene.report(plan, {"report.html": b"<p>one</p>"}, {("holds",): 1.0})
     client = MlflowClient(tracking_uri=scene.uri)
     before = {run.info.run_id: run.data.tags for run in scene.runs()}
     [summary] = [run for run in scene.runs() if run.data.tags["kind"] == "summary"]

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tracking_scene import Scene, expected, finish, of
+from tracking_scene import Scene, expected, finish
 
 from fope_lab.tracking import Tracker, TrackingError
 from fope_lab.tracking.client import quiet_mlflow
@@ -105,9 +105,7 @@ def test_a_database_that_can_not_be_read_is_kept_and_filled_from_the_store(
 ) -> None:
     for name in ("first", "second"):
         plan = scene.plan(name, "rope")
-        for stage in plan.sweep.stages:
-            if not scene.folder(stage).is_done():
-                finish(scene.folder(stage))
+        scene.finish(plan)
         scene.tracker.project(plan)
     database = scene.store.root / "mlflow.db"
     damage(database)
@@ -193,8 +191,7 @@ def test_a_database_of_a_newer_mlflow_is_no_damage(scene: Scene) -> None:
 def test_a_database_that_is_removed_or_replaced_while_in_use_is_filled_again(
     scene: Scene, empty_database: Path
 ) -> None:
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
+    plan, stage = scene.planned()
     finish(scene.folder(stage))
     database = scene.store.root / "mlflow.db"
     scene.tracker.project(plan)
@@ -216,12 +213,9 @@ def test_a_store_may_have_any_name(tmp_path: Path, empty_database: Path, name: s
     root.mkdir(parents=True)
     (root / "mlflow.db").write_bytes(empty_database.read_bytes())
     scene = Scene(tmp_path / name)
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
+    plan, stage = scene.planned()
     finish(scene.folder(stage))
-    report = tmp_path / "report.html"
-    report.write_text("a report")
-    scene.report(plan, [report], {})
+    scene.report(plan, {"report.html": b"a report"}, {})
     assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
     with closing(sqlite3.connect(root / "mlflow.db")) as connection:
         [runs] = connection.execute("SELECT count(*) FROM runs").fetchone()

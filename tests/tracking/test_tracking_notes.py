@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from tracking_scene import Scene, expected, finish
 
 from fope_lab.cli import main
-from fope_lab.sweep import Plan
 from fope_lab.tracking import TrackingError
 
 Damage = Callable[[bytes], bytes]
@@ -22,6 +20,7 @@ DAMAGES: tuple[Damage, ...] = (
     lambda data: bytes(len(data)),
     lambda data: b'{"name": "first", "stages": [[]], "content": 1, "run_id": null}',
 )
+REPORT = {"report.html": b"<p>a report</p>", "report.json": b"{}"}, {("holds",): 3.0}
 NOTES = (
     "tracking/id",
     "tracking/*.lock",
@@ -30,14 +29,6 @@ NOTES = (
     "tracking/sweeps/first/report.html",
     "pretrain/*/tracking/*.json",
 )
-
-
-def reported(scene: Scene, plan: Plan) -> list[Path]:
-    html, data = scene.root / "report.html", scene.root / "report.json"
-    html.write_text("<p>a report</p>")
-    data.write_text("{}")
-    scene.report(plan, [html, data], {("holds",): 3.0})
-    return [html, data]
 
 
 def recorded(content: bytes) -> str:
@@ -49,10 +40,8 @@ def recorded(content: bytes) -> str:
 def test_a_damaged_note_is_recorded_again(
     scene: Scene, note: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = scene.plan("first", "rope")
-    for stage in plan.sweep.stages:
-        finish(scene.folder(stage))
-    reported(scene, plan)
+    plan = scene.finish(scene.plan("first", "rope"))
+    scene.report(plan, *REPORT)
     runs = {run.info.run_id for run in scene.runs()}
     files = sorted(scene.store.root.glob(note))
     assert files
@@ -69,7 +58,7 @@ def test_a_damaged_note_is_recorded_again(
         else:
             assert code == 0
         scene.restart()
-        reported(scene, scene.plan("first", "rope"))
+        scene.report(scene.plan("first", "rope"), *REPORT)
         assert {run.info.run_id for run in scene.runs()} == runs  # none is doubled or replaced
         if not note.endswith(".lock"):
             for path, content in whole.items():
@@ -97,7 +86,7 @@ def test_sync_says_what_has_no_report(scene: Scene, capsys: pytest.CaptureFixtur
     command = ["sync", "--store", str(scene.store.root)]
     for name in ("first", "second"):
         scene.tracker.project(scene.plan(name))
-    reported(scene, scene.plan("second"))
+    scene.report(scene.plan("second"), *REPORT)
     assert main(command) == 0
     assert capsys.readouterr().out.splitlines() == [
         "up to date: first, second",

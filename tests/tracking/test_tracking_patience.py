@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 from rich.console import Console
-from tracking_scene import Scene, at_most, expected, finish, of
+from tracking_scene import Scene, at_most, expected
 
 from fope_lab.cli import main
 from fope_lab.orchestration.run_sweeps import run_sweeps
-from fope_lab.sweep import Plan
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread
 from fope_lab.tracking import client as client_module
 from fope_lab.tracking import database as database_module
@@ -45,15 +44,7 @@ def locked(database: Path, kind: str) -> Iterator[None]:
 def finished(scene: Scene, *names: str) -> None:
     """Sweeps whose stages are done and sent."""
     for name in names:
-        plan = scene.plan(name, "rope")
-        done(scene, plan)
-        scene.tracker.project(plan)
-
-
-def done(scene: Scene, plan: Plan) -> None:
-    for stage in plan.sweep.stages:
-        if not scene.folder(stage).is_done():
-            finish(scene.folder(stage))
+        scene.tracker.project(scene.finish(scene.plan(name, "rope")))
 
 
 @pytest.mark.usefixtures("impatient")
@@ -63,7 +54,7 @@ def test_a_locked_database_costs_sync_one_line(
 ) -> None:
     finished(scene, "first", "second")
     for name in ("first", "second"):
-        scene.keep_report(scene.plan(name, "rope"), [], {})
+        scene.tracker.keep_report(scene.plan(name, "rope"), {}, {})
     capfd.readouterr()
     with locked(scene.store.root / "mlflow.db", kind), at_most(5):
         assert main(["sync", "--store", str(scene.store.root)]) == 2
@@ -133,8 +124,7 @@ def test_a_database_that_can_not_be_reached_is_tried_once(
 
 
 def test_a_large_upload_is_not_cut_off(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
+    plan, stage = scene.planned()
     with scene.folder(stage).begin("test", {}) as attempt:
         for step in range(9_000):
             attempt.writer.log(step, {"loss": float(step)})

@@ -79,10 +79,7 @@ def test_a_model_on_a_server_can_be_registered(
 
 def test_a_server_shows_the_report(remote: Scene) -> None:
     plan = remote.plan("with-report")
-    html, data = remote.root / "report.html", remote.root / "report.json"
-    html.write_text("<p>report</p>")
-    data.write_text("{}")
-    remote.report(plan, [html, data], {("holds",): 3.0})
+    remote.report(plan, {"report.html": b"<p>report</p>"}, {("holds",): 3.0})
     (run,) = remote.runs("with-report")
     page = f"{remote.uri}/get-artifact?path=report.html&run_uuid={run.info.run_id}"
     assert get(page) == b"<p>report</p>"
@@ -122,10 +119,7 @@ def test_the_pages_of_a_store_show_what_was_written_without_a_server(
     stage = of(plan, "pretrain")
     finish(local.folder(stage))
     local.tracker.project(plan)
-    html, data = tmp_path / "report.html", tmp_path / "report.json"
-    html.write_text("<p>direct</p>")
-    data.write_text("{}")
-    local.report(plan, [html, data], {})
+    local.report(plan, {"report.html": b"<p>direct</p>"}, {})
     run_id = local.run_ids(plan)[stage.key]
     run = json.loads(get(f"{server.uri}/api/2.0/mlflow/runs/get?run_id={run_id}"))["run"]
     assert run["info"]["run_id"] == run_id
@@ -265,8 +259,7 @@ def test_an_upload_that_is_cut_off_goes_on_where_it_was(tmp_path: Path) -> None:
     live.root.mkdir()
     live.start()
     scene = Scene(tmp_path, live.uri)
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
+    plan, stage = scene.planned()
     with scene.folder(stage).begin("test", {}) as attempt:
         for step in range(20_000):
             attempt.writer.log(step, {"loss": float(step)})

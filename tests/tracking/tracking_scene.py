@@ -37,6 +37,8 @@ stages:
 grid:
   pretrain.embedding: [{embeddings}]
 """
+CURVE = {64: 9.5, 128: 11.25, 256: 80.0}
+"""The perplexity by length of the evaluations in `all_done`."""
 
 
 class Scene:
@@ -68,16 +70,41 @@ class Scene:
     def folder(self, stage: Stage) -> StageFolder:
         return self.store.folder(stage.kind, stage.key)
 
-    def report(self, plan: Plan, files: list[Path], numbers: dict[tuple[str, ...], float]) -> None:
+    def report(
+        self, plan: Plan, files: Mapping[str, bytes], numbers: Mapping[tuple[str, ...], float]
+    ) -> None:
         """Send a report, as a run does at its end."""
-        self.keep_report(plan, files, numbers)
+        self.tracker.keep_report(plan, files, numbers)
         self.tracker.project(plan)
 
-    def keep_report(
-        self, plan: Plan, files: list[Path], numbers: dict[tuple[str, ...], float]
-    ) -> None:
-        """Keep a report for MLflow, as a run does before it sends it."""
-        self.tracker.keep_report(plan, {file.name: file.read_bytes() for file in files}, numbers)
+    def finish(self, plan: Plan) -> Plan:
+        """Do the work of each stage that is not done."""
+        for stage in plan.sweep.stages:
+            if not self.folder(stage).is_done():
+                finish(self.folder(stage))
+        return plan
+
+    def all_done(self) -> Plan:
+        """A sweep whose stages are done; those that measure nothing leave a checkpoint."""
+        plan = self.plan()
+        for stage in plan.sweep.stages:
+            if stage.kind == "perplexity":
+                measure(self.folder(stage), CURVE)
+            else:
+                finish(self.folder(stage), checkpoint=True)
+        return plan
+
+    def planned(self, kind: str = "pretrain") -> tuple[Plan, Stage]:
+        """A plan, and its stage of a kind with rope."""
+        plan = self.plan()
+        return plan, of(plan, kind)
+
+    def sent(self) -> tuple[Plan, Stage]:
+        """A plan and its finished training, which MLflow has."""
+        plan, stage = self.planned()
+        finish(self.folder(stage))
+        self.tracker.project(plan)
+        return plan, stage
 
     def run_ids(self, plan: Plan) -> dict[str, str]:
         """The ids of the runs that the store has recorded, by the keys of the stages."""
