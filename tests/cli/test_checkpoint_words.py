@@ -4,31 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import kept_sweep
 import pytest
-import yaml
 
 from fope_lab.cli import main
 from fope_lab.cli.inputs import checkpoint_places
 from fope_lab.config.problems import SweepError
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
 from fope_lab.store import Store
-from fope_lab.sweep import load_sweep, plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.tracking.ledger import Ledger
-
-SWEEP = {
-    "name": "words",
-    "stages": {
-        "pretrain": {
-            "kind": "pretrain",
-            "model": {"num_layers": 1, "num_heads": 2, "head_dim": 16},
-            "embedding": "rope",
-            "data": {"task": "passkey", "length": 32},
-            "train": {"tokens": 1024, "batch_tokens": 256, "learning_rate": 1e-2},
-        },
-        "passkey": {"kind": "passkey", "from": "pretrain", "form": "symbolic", "lengths": [32]},
-    },
-}
 
 
 @pytest.fixture
@@ -39,11 +23,10 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def stage(tmp_path: Path, store: Store) -> Stage:
     """The finished training of a sweep that the store has recorded."""
-    path = tmp_path / "words.yaml"
-    path.write_text(yaml.safe_dump(SWEEP))
-    sweep = load_sweep(path)
-    Ledger(store, "none").save_outline(plan(sweep, store))
-    [stage] = [stage for stage in sweep.stages if stage.kind == "pretrain"]
+    scene = kept_sweep.Scene(tmp_path)
+    scene.write(kept_sweep.SWEEP.partition("grid:")[0])
+    scene.record()
+    [stage] = [stage for stage in scene.sweep.stages if stage.kind == "pretrain"]
     config = ModelConfig(num_layers=1, num_heads=2, head_dim=16, vocab_size=272)
     model = Decoder(config, "rope", train_length=32)
 

@@ -22,36 +22,14 @@ SIZES = ("--head-dim", "64", "--train-length", "512", "--factor", "4")
 OPTIONS = [
     ("rope", "base", "number > 1, ≤ 1e15"),
     ("fope", "below_floor", "unit, official"),
-    ("fope", "output_pairs", "surviving, official"),
-    ("fope", "noise", "xavier, official, normal"),
-    ("fope", "column_sums", "free, listing"),
     ("fope", "num_frequencies", "integer ≥ 1, ≤ 8192 or null"),
-    ("fope", "frequencies", "ladder, sampled"),
-    ("fope", "sigma", "number ≥ 0, ≤ 100"),
     ("fope", "learned", "true, false"),
-    ("fope", "shared_cos_sin", "true, false"),
-    ("fope", "shared_heads", "true, false"),
-    ("fope", "shared_layers", "true, false"),
-    ("fope", "original_length", "integer ≥ 1 or null"),
-    ("rope-a", "rounding", "nearest_frequency, nearest_wavelength, ceil, floor"),
     ("p-rope", "p", "number ≥ 0, ≤ 1"),
-    ("pi", "factor", "number ≥ 1, ≤ 1e6"),
-    ("ntk", "base_scaling", "ntk, linear"),
-    ("dynamic-ntk", "base_scaling", "ntk, linear"),
     ("yarn", "alpha", "number > 0"),
-    ("yarn", "beta", "number > 0"),
-    ("yarn", "truncate", "true, false"),
-    ("yarn", "ramp", "index, cycles"),
-    ("yarn", "blend", "frequency, wavelength"),
-    ("yarn", "attention_factor", "number > 0, ≤ 100 or null"),
-    ("alibi", "slopes", "official, geometric"),
-    ("kerple", "shared_layers", "true, false"),
-    ("kerple-power", "shared_layers", "true, false"),
-    ("fire", "shared_layers", "true, false"),
     ("random-rope", "max_length", "integer ≥ 1, ≤ 16777216 or null"),
     ("rotary", "transforms", "list of clip_floor,"),
 ]
-"""Every choice that the papers leave open, and what there is to choose from."""
+"""An option of each kind, and what there is to choose from."""
 
 
 def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

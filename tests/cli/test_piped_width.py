@@ -4,48 +4,33 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import kept_sweep
 import pytest
 
 from fope_lab.cli import main
-from fope_lab.store import Store
-from fope_lab.sweep import load_sweep, plan
-from fope_lab.tracking.ledger import Ledger
 
-SWEEP = """
-name: wide
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data: {task: passkey, length: 32}
-    train: {tokens: 1024, batch_tokens: 256, learning_rate: 1e-2}
-  passkey: {kind: passkey, from: pretrain, form: symbolic, trials: 2}
-grid:
-  passkey.lengths: [LENGTHS]
-"""
+SWEEP = kept_sweep.SWEEP.partition("grid:")[0].replace(", lengths: [32]", "")
 LENGTHS = list(range(32, 100))
 COMMANDS = (["status", "FILE"], ["plan", "FILE"], ["store", "list"])
 LABELLED = COMMANDS[1:]
 """Those that show whole labels; `status` has the shortest that tell stages apart."""
 
 
-class Scene:
+class Scene(kept_sweep.Scene):
     """A sweep with a label of more than 200 characters, which the store has."""
 
     def __init__(self, folder: Path) -> None:
-        self.file, self.store = folder / "wide.yaml", Store.create(folder / "store")
-        self.file.write_text(SWEEP.replace("LENGTHS", str(LENGTHS)))
-        sweep = load_sweep(self.file)
-        Ledger(self.store, "none").save_outline(plan(sweep, self.store))
-        self.label = sweep.stages[-1].label
-        for stage in sweep.stages:
-            with self.store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+        super().__init__(folder)
+        self.write(f"{SWEEP}grid: {{passkey.lengths: [{LENGTHS}]}}\n")
+        self.record()
+        self.label = self.sweep.stages[-1].label
+        for stage in self.sweep.stages:
+            with self.folder(stage.label).begin("test", {}) as attempt:
                 attempt.finish({})
 
     def run(self, words: list[str]) -> int:
         file = [str(self.file) if word == "FILE" else word for word in words]
-        return main([*file, "--store", str(self.store.root)])
+        return main([*file, *self.options])
 
 
 @pytest.fixture

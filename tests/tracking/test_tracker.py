@@ -216,22 +216,6 @@ def test_a_stage_that_can_not_go_up_holds_up_no_other(scene: Scene) -> None:
     assert scene.points(scene.run(good)) == expected(scene.folder(good).rows())
 
 
-def test_lost_records_cost_nothing_but_time(scene: Scene) -> None:
-    plan = scene.plan(embeddings="rope")
-    for stage in plan.sweep.stages:
-        finish(scene.folder(stage), steps=600)  # more points than fit a request
-    scene.tracker.project(plan)
-    before = {run.info.run_id: scene.points(run) for run in scene.runs()}
-    ids = scene.run_ids(plan)
-    for record in scene.store.root.glob("*/*/tracking/*.json"):
-        record.unlink()
-    assert scene.run_ids(plan) == {}
-    scene.restart().project(plan)
-    assert {run.info.run_id: scene.points(run) for run in scene.runs()} == before
-    assert scene.run_ids(plan) == ids
-    assert set(ids.values()) == before.keys()
-
-
 def test_a_finished_sweep_is_replayed_without_sending_anything(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

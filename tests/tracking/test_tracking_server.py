@@ -77,14 +77,6 @@ def test_a_model_on_a_server_can_be_registered(
         assert (Path(spec.metadata["checkpoint"]) / "model").read_bytes() == b"model"
 
 
-def test_a_server_shows_the_report(remote: Scene) -> None:
-    plan = remote.plan("with-report")
-    remote.report(plan, {"report.html": b"<p>report</p>"}, {("holds",): 3.0})
-    (run,) = remote.runs("with-report")
-    page = f"{remote.uri}/get-artifact?path=report.html&run_uuid={run.info.run_id}"
-    assert get(page) == b"<p>report</p>"
-
-
 def test_a_password_is_used_and_kept_nowhere(tmp_path: Path, server: LiveServer) -> None:
     secret = "correct-horse"
     scene = Scene(tmp_path, server.uri.replace("//", f"//me:{secret}@"))

@@ -23,24 +23,19 @@ REASON_WIDTH = 44
 """The most characters of a reason in the table; the causes below it are printed whole."""
 
 
-def states_table(
-    stages: Sequence[Stage], states: States, store: Store, limit: int | None = None
-) -> Table:
-    """A table of all stages, or of the `limit` most important ones, under their counts."""
-    shown = sorted(stages, key=lambda stage: IMPORTANCE.index(states[stage.key].status))[:limit]
+def states_table(stages: Sequence[Stage], states: States, store: Store) -> Table:
+    """A table of the stages, the most important first, under their counts."""
     table = Table(title=summary(states), title_justify="left", box=None, pad_edge=False)
     table.add_column("stage", overflow="fold")
     table.add_column("state")
     for name in ("step", "loss", "speed", "time"):
         table.add_column(name, justify="right")
     labels = distinguish(stages)
-    for stage in shown:
+    for stage in sorted(stages, key=lambda one: IMPORTANCE.index(states[one.key].status)):
         state = states[stage.key]
         text = Text(state_text(state), style=STYLES[state.status])
         *numbers, last = progress_cells(stage, state, store)
         table.add_row(Text(labels[stage.key]), text, *numbers, Text(cut(last, REASON_WIDTH)))
-    if len(shown) < len(stages):
-        table.add_row(f"… and {len(stages) - len(shown)} more")
     return table
 
 
