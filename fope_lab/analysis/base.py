@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.config.annotations import Doc, Interval
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from fope_lab.model.decoder import Decoder
 
+Floats = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
 """What an analysis gives, by name."""
 Progress = Callable[[int, int], None]

@@ -17,7 +17,7 @@ import numpy as np
 from annotated_types import MinLen
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Subject
 from fope_lab.analysis.spectrum import plain_ticks
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import EachOnce
@@ -37,9 +37,7 @@ ROWS = 8
 """The rows that are computed at once: bases that fail soon need no more."""
 
 
-def cosine_sums(
-    bases: NDArray[np.float64], start: int, rows: int, head_dim: int
-) -> NDArray[np.float64]:
+def cosine_sums(bases: Floats, start: int, rows: int, head_dim: int) -> Floats:
     """Return Σ_i cos(m·θ_i) of each base for rows·ROW distances m from `start` on: (bases, …).
 
     cos(a + b) = cos a·cos b − sin a·sin b makes a matrix product of them, with few cosines.
@@ -51,7 +49,7 @@ def cosine_sums(
     return np.asarray(sums.reshape(len(bases), rows * ROW))
 
 
-def first_negative(bases: NDArray[np.float64], head_dim: int, length: int) -> NDArray[np.int64]:
+def first_negative(bases: Floats, head_dim: int, length: int) -> NDArray[np.int64]:
     """Return the least distance at which the sum of cosines is negative, of each base (n,).
 
     It is length + 1 where the sum is not negative up to `length`.
@@ -67,7 +65,7 @@ def first_negative(bases: NDArray[np.float64], head_dim: int, length: int) -> ND
     return found
 
 
-def published_fit(lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+def published_fit(lengths: NDArray[np.int64]) -> Floats:
     """Return the smallest bases by the fit of Men et al., for these lengths in tokens."""
     return FIT_FACTOR * np.asarray(lengths, np.float64) ** FIT_EXPONENT
 
@@ -98,7 +96,7 @@ class BaseBound(
         if self.head_dim % 2:
             raise DataError(Problem(("head_dim",), f"found {self.head_dim}, needs an even number"))
 
-    def bases(self) -> NDArray[np.float64]:
+    def bases(self) -> Floats:
         """Return the grid of bases, the powers of 1 + step from 10 to `most`."""
         ratio = 1 + self.step
         first, last = (math.log(end) / math.log(ratio) for end in (LEAST_BASE, self.most))

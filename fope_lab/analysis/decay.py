@@ -17,6 +17,7 @@ from fope_lab.analysis.base import (
     Arrays,
     Base,
     Distances,
+    Floats,
     HeadDim,
     Preset,
     Progress,
@@ -33,9 +34,7 @@ CURVES = 3
 """The number of random pairs that have a curve of their own."""
 
 
-def scores(
-    queries: NDArray[np.float64], keys: NDArray[np.float64], turned: NDArray[np.complex128]
-) -> NDArray[np.float64]:
+def scores(queries: Floats, keys: Floats, turned: NDArray[np.complex128]) -> Floats:
     """Return the scores (pairs, length) of queries and keys (pairs, head_dim) by distance.
 
     `turned` (head_dim/2, length) holds the `turns` of a head (rotation.py). Scores are divided by

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Sequences, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Sequences, Subject
 from fope_lab.analysis.reading import (
     PAIRS,
     ReadsPassages,
@@ -35,7 +35,7 @@ KINDS = ("query", "key")
 
 def mean_norms(
     model: Decoder, rows: NDArray[np.int64], progress: Progress = lambda done, total: None
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Floats]:
     """Return the mean 2-norm of each pair over the tokens of rows (passages, length), before
     rotation: `query` (layers, num_heads, head_dim/2) and `key` (layers, num_kv_heads, head_dim/2),
     pair 0 first."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Progress, Subject
+from fope_lab.analysis.base import Floats, Progress, Subject
 from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def attention_patterns(model: Decoder, tokens: Tensor) -> Iterator[tuple[int, Te
             yield layer, attention_weights(embedding, q, k, positions)
 
 
-def frequencies_of(model: Decoder) -> NDArray[np.float64]:
+def frequencies_of(model: Decoder) -> Floats:
     """Return the frequencies of the pairs in radians per token (head_dim/2,), from fast to slow; 0
     for pairs that do not rotate."""
     frequencies = embedding_of(model, 0).inv_freq
@@ -224,7 +224,7 @@ def frequencies_of(model: Decoder) -> NDArray[np.float64]:
     return np.asarray(frequencies.double().cpu().numpy(), np.float64)
 
 
-def rotated_frequencies(model: Decoder, analysis: str) -> NDArray[np.float64]:
+def rotated_frequencies(model: Decoder, analysis: str) -> Floats:
     """Return `frequencies_of` a model.
 
     Raises DataError, which names the analysis, if the model's embedding rotates nothing.
@@ -246,7 +246,7 @@ def pair_norms(x: Tensor) -> Tensor:
     return by_pair(x.float()).norm(dim=-2)
 
 
-def quarter_shares(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def quarter_shares(values: NDArray[Any]) -> tuple[Floats, Floats]:
     """Return the shares of the sum over pairs that the fastest and the slowest quarter have.
 
     `values` (…, pairs) is ordered from the fastest to the slowest pair; each share is (…), and 0

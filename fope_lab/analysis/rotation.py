@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fope_lab.analysis.base import Floats
 from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import EmbeddingError, Shape, parse_embedding
@@ -25,10 +26,10 @@ class Rotation:
     pair does not rotate; `spec` describes the embedding for `build_embedding`."""
 
     spec: Mapping[str, Any]
-    frequencies: NDArray[np.float64]
+    frequencies: Floats
 
     @property
-    def wavelengths(self) -> NDArray[np.float64]:
+    def wavelengths(self) -> Floats:
         """The tokens of a full turn (head_dim/2,), infinite where a pair does not rotate."""
         with np.errstate(divide="ignore"):
             return 2 * np.pi / self.frequencies
@@ -95,13 +96,13 @@ class OneRotation:
         return turns(build_embedding(self.rotation().spec, **sizes), self.length)[0]
 
 
-def undertrained(frequencies: NDArray[np.float64], train_length: int) -> NDArray[np.bool_]:
+def undertrained(frequencies: Floats, train_length: int) -> NDArray[np.bool_]:
     """Return a mask of the pairs that rotate but complete no turn in `train_length` tokens: those
     below the floor 2π/N of Hua et al. (FoPE), arXiv 2412.17739, §3.3."""
     return (frequencies > 0) & (frequencies < 2 * np.pi / train_length)
 
 
-def as_complex(vectors: NDArray[np.float64]) -> NDArray[np.complex128]:
+def as_complex(vectors: Floats) -> NDArray[np.complex128]:
     """Return the pairs of vectors (…, head_dim) as complex numbers (…, head_dim/2): the real parts
     come first, then the imaginary parts."""
     real, imaginary = np.split(vectors, 2, axis=-1)

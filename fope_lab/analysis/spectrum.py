@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Subject
 from fope_lab.analysis.reading import embedding_of
 from fope_lab.analysis.rotation import turns, undertrained
 from fope_lab.config.annotations import Doc, Interval
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def power_spectrum(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def power_spectrum(scores: Floats) -> Floats:
     """Return the shares of power (…, length/2 + 1) of scores (…, length) at 0, 1, … cycles in the
     length.
 
@@ -37,7 +36,7 @@ def power_spectrum(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(power / power.sum(axis=-1, keepdims=True))
 
 
-def angular(length: int) -> NDArray[np.float64]:
+def angular(length: int) -> Floats:
     """Return the frequencies of a power spectrum in radians per token: (length/2 + 1,), 0 to π."""
     return np.arange(length // 2 + 1) * 2 * np.pi / length
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fope_lab.embeddings.base import Embedding, Shape, check_definition
+from fope_lab.embeddings.base import Embedding, Shape, Tensors, check_definition
 from fope_lab.embeddings.spec import Spec, parse_embedding
 
 
@@ -47,6 +47,13 @@ CosSin = tuple[Tensor, Tensor]
 """cos and (−sin, sin), each over all dimensions of a head."""
 
 
+def initial_tensors(definition: Embedding, shape: Shape) -> Tensors:
+    """Return an embedding's initial tensors on the CPU, also if its code names no device, and
+    whatever device the model is built on."""
+    with torch.device("cpu"):
+        return definition.tensors(shape)
+
+
 class PositionEmbedding(nn.Module):
     """The position embedding of one layer, or of all layers if they share one.
 
@@ -64,7 +71,7 @@ class PositionEmbedding(nn.Module):
         self.definition = definition
         self.shape = shape
         self.attention_factor = definition.attention_factor(shape)
-        tensors = definition.tensors(shape)
+        tensors = initial_tensors(definition, shape)
         for name, tensor in tensors.constants.items():
             self.register_buffer(name, tensor, persistent=False)
         for name, tensor in tensors.drawn.items():
@@ -175,7 +182,7 @@ class PositionEmbedding(nn.Module):
 
         A loader that allocates memory without initializing it needs this.
         """
-        for name, tensor in self.definition.tensors(self.shape).constants.items():
+        for name, tensor in initial_tensors(self.definition, self.shape).constants.items():
             self._buffers[name] = tensor.to(getattr(self, name).device)
 
     def _tensors(self) -> dict[str, Tensor]:

@@ -9,7 +9,6 @@ import torch
 from fope_lab.analysis import parse_analysis
 from fope_lab.analysis.decay import scores
 from fope_lab.analysis.rotation import turns
-from fope_lab.data.problems import DataError
 from fope_lab.embeddings import build_embedding
 
 LENGTH, HEAD_DIM = 24, 8
@@ -39,17 +38,3 @@ def test_constant_scores_fall_and_gaussian_ones_do_not() -> None:
     # entries, turned or not, are Gaussian, and a product of two has the variance 1).
     assert np.abs(arrays["gaussian"].mean(axis=0)).max() < 5 / np.sqrt(256 * 400)
     assert arrays["gaussian"].var(axis=0).mean() == pytest.approx(1 / 256, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"embedding": "alibi"}, "embedding: found 'alibi', needs an embedding that rotates"),
-        ({"embedding": "yarn"}, "embedding: found 'yarn', which needs a factor"),
-        ({"embedding": "rpoe"}, "rope"),
-        ({"head_dim": 7}, "head_dim"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        parse_analysis({"type": "decay", **options})

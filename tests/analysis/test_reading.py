@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,6 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from transformers import GemmaConfig, GemmaForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from fope_lab.analysis import Subject
 from fope_lab.analysis.reading import (
@@ -26,8 +23,7 @@ from fope_lab.analysis.reading import (
 )
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.embeddings import build_embedding
-from fope_lab.model import Decoder, ModelConfig, attention, load_model
+from fope_lab.model import Decoder, ModelConfig, attention
 
 CONFIG = ModelConfig(num_layers=3, num_heads=4, num_kv_heads=2, head_dim=8, vocab_size=50)
 FOPE = {"type": "fope", "base": 129}
@@ -126,31 +122,6 @@ def test_they_are_what_attention_gets_when_the_model_runs(
         assert torch.equal(k, real_k)
 
 
-@pytest.mark.parametrize(
-    ("config", "model"), [(LlamaConfig, LlamaForCausalLM), (GemmaConfig, GemmaForCausalLM)]
-)
-def test_they_are_hugging_faces(config: Any, model: Any, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "head_dim": 8, "vocab_size": 50}
-    heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1}
-    theirs = model(config(**sizes, **heads, max_position_embeddings=64)).eval()
-    for parameter in theirs.parameters():
-        parameter.data += torch.randn_like(parameter) * 0.1
-    theirs.save_pretrained(tmp_path)
-    outputs: list[Tensor] = []
-    for layer in theirs.model.layers:
-        for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
-            projection.register_forward_hook(lambda *call: outputs.append(call[2].detach()))
-    theirs(text())
-    ours = load_model(tmp_path)
-    assert isinstance(ours, Decoder)
-    for index, q, k, *_ in record(ours, text()):
-        for found, expected in zip((q, k), outputs[2 * index :], strict=False):
-            split = expected.view(2, 20, -1, 8).transpose(1, 2)
-            torch.testing.assert_close(found, split, rtol=1e-4, atol=1e-5)
-            assert found.std() > 0.05
-
-
 def test_positions_may_be_given() -> None:
     model = model_of()
     shifted = list(record(model, text(), torch.arange(20) * 3))
@@ -190,30 +161,6 @@ def test_the_weights_give_what_attention_gives(name: str, kv_heads: int) -> None
         expected = model.layers[layer].self_attn.o_proj(mixed.transpose(1, 2).flatten(2))
         torch.testing.assert_close(expected, outputs[layer], rtol=0, atol=2e-5)
         assert outputs[layer].std() > 0.1
-
-
-@pytest.mark.parametrize("name", ["rope", "alibi"])
-def test_a_plain_loop(name: str) -> None:
-    embedding = build_embedding(name, head_dim=4, num_heads=2, num_kv_heads=1, train_length=8)
-    q, k = torch.randn(1, 2, 5, 4).double(), torch.randn(1, 1, 5, 4).double()
-    weights = attention_weights(embedding, q, k, torch.arange(5))
-    slopes = (2**-4, 2**-8)  # of ALiBi for two heads
-    for head in range(2):
-        for i in range(5):
-            logits = []
-            for j in range(i + 1):
-                turned = {"rope": (1.0, 0.01), "alibi": (0.0, 0.0)}[name]
-                score = 0.0
-                for pair, omega in enumerate(turned):
-                    a = complex(*q[0, head, i, [pair, pair + 2]].tolist())
-                    b = complex(*k[0, 0, j, [pair, pair + 2]].tolist())
-                    turn = complex(math.cos((i - j) * omega), math.sin((i - j) * omega))
-                    score += (a * turn * b.conjugate()).real
-                bias = {"rope": 0.0, "alibi": -slopes[head] * (i - j)}[name]
-                logits.append(score / 2 + bias)
-            total = sum(map(math.exp, logits))
-            expected = [math.exp(logit) / total for logit in logits] + [0.0] * (4 - i)
-            assert weights[0, head, i].tolist() == pytest.approx(expected, abs=1e-6)
 
 
 def test_half_precision_models_have_weights_in_single_precision() -> None:

@@ -11,6 +11,8 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
 from fope_lab.embeddings import build_embedding
+from fope_lab.embeddings.alibi import Alibi
+from fope_lab.embeddings.base import Tensors
 from fope_lab.embeddings.module import PositionEmbedding
 
 HEAD_COUNTS = [*range(1, 18), 20, 24, 32, 40, 71]
@@ -91,3 +93,15 @@ def test_sequences_with_positions_of_their_own_have_their_own_bias() -> None:
         alone = embedding.bias(own, own)
         assert alone is not None
         assert torch.equal(row, alone)
+
+
+def test_tensors_are_made_whatever_device_the_model_is_built_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also by code that names no device, as that of a plug-in may: only weights are loaded."""
+    monkeypatch.setattr(
+        Alibi, "tensors", lambda self, shape: Tensors(constants={"slopes": torch.ones(2)})
+    )
+    with torch.device("meta"):
+        found = alibi(2)
+    assert found.slopes.tolist() == [1, 1]

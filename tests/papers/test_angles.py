@@ -104,8 +104,8 @@ def test_whole_turns_are_angle_0() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"embeddings": []}, "embeddings: found none"),
-        ({"embeddings": ["rope", "rope"]}, "embeddings: found 'rope' twice"),
+        ({"embeddings": []}, r"embeddings: found \[\], needs at least one"),
+        ({"embeddings": ["rope", "rope"]}, r"embeddings\[1\]: names rope twice"),
         ({"embeddings": ["rope", "resonance"]}, r"embeddings\[1\]"),
         ({"embeddings": ["rope", "alibi"]}, r"embeddings\[1\]: found 'alibi'"),
         ({"embeddings": ["rope", "fope"]}, r"embeddings\[1\]: found 'fope', needs one that"),

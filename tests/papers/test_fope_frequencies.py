@@ -12,7 +12,6 @@ from analysed import computed
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from scipy.special import sici
 
 from fope_lab.analysis import parse_analysis
 from fope_lab.analysis.rotation import turns
@@ -135,18 +134,6 @@ def test_the_share_beyond_is_that_of_a_padded_fft(length: int) -> None:
         assert found == pytest.approx(expected, abs=2 * length / size)
 
 
-@pytest.mark.parametrize("cycles", [0.01, 0.3, 1.0, 5.0])
-def test_long_waves_have_the_share_of_sine_integrals(cycles: float) -> None:
-    """∫ (sin x / x)² from 0 to a is Si(2a) − sin²(a)/a, and π/2 in all."""
-    length = 4096
-    omega = 2 * math.pi * cycles / length
-    a = omega / 2 * length / 2
-    si, _ = sici(2 * a)
-    expected = 1 - 2 / math.pi * (si - math.sin(a) ** 2 / a)
-    found = float(share_beyond(np.array([omega / 2]), length)[0])
-    assert found == pytest.approx(expected, abs=1e-4)
-
-
 @given(st.floats(0.002, 3), st.integers(2, 5000))
 def test_cycles_and_their_remainder_make_up_the_length(omega: float, length: int) -> None:
     cycles, remainder = (x[0] for x in whole_cycles(np.array([omega]), length))
@@ -194,14 +181,11 @@ def test_without_undertrained_pairs_no_number_is_of_them() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("gaussian-contribution", {"embedding": "kerple"}, "embedding: found 'kerple', needs an"),
         ("gaussian-contribution", {"embedding": "rpoe"}, "did you mean 'rope'"),
-        ("gaussian-contribution", {"head_dim": 33}, "33"),
         ("gaussian-contribution", {"pairs": 0}, "pairs: found 0"),
         ("gaussian-contribution", {"mean": 0.1}, "unknown option 'mean' of analysis gaussian-con"),
         ("low-pass", {"embedding": "fire"}, "embedding: found 'fire', needs an embedding that"),
         ("low-pass", {"length": 8}, "length: found 8"),
-        ("truncated-wave", {"embedding": "alibi"}, "needs an embedding that rotates"),
     ],
 )
 def test_refusals(name: str, options: dict[str, Any], message: str) -> None:

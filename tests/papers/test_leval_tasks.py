@@ -16,7 +16,6 @@ from fope_lab.config.options import options_of
 from fope_lab.data.problems import DataError
 from fope_lab.papers.resonance.leval import LEval
 from fope_lab.papers.resonance.leval_tasks import (
-    DATASET,
     METRICS,
     PLACES,
     TABLE_2,
@@ -77,36 +76,11 @@ def test_a_file_is_found_in_its_places(tmp_path: Path) -> None:
         assert list(read_questions(TaskFiles(str(folder)), "tpo")) == FOUND
 
 
-def test_a_file_that_is_not_there_or_twice(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"found neither .* nor "):
-        TaskFiles(str(tmp_path)).local_file(NAME)
+def test_a_file_that_is_there_twice(tmp_path: Path) -> None:
     for place in PLACES[:2]:
         written(tmp_path / place / NAME, DOCUMENT)
     with pytest.raises(DataError, match=r"found both .* and "):
         TaskFiles(str(tmp_path)).local_file(NAME)
-
-
-def test_local_files_are_their_content_not_their_place(tmp_path: Path) -> None:
-    first, second = PLACES[:2]
-    written(tmp_path / "one" / first / NAME, DOCUMENT)
-    other = written(tmp_path / "other" / second / NAME, DOCUMENT)
-    identity = TaskFiles(str(tmp_path / "one")).identity([NAME])
-    assert TaskFiles(str(tmp_path / "other")).identity([NAME]) == identity
-    written(other, {**DOCUMENT, "input": "e"})
-    assert TaskFiles(str(tmp_path / "other")).identity([NAME]) != identity
-    assert TaskFiles(DATASET, "1" * 40).identity([NAME]) == {}
-
-
-def test_the_hubs_files_are_those_of_a_commit(tmp_path: Path) -> None:
-    pinned = TaskFiles(DATASET, "1" * 40)
-    assert pinned.resolved(tmp_path) == pinned
-    one = TaskFiles(DATASET, None)
-    with pytest.raises(DataError, match=f"revision: is missing: pin {one.dataset} to a commit"):
-        one.resolved(tmp_path)
-    with pytest.raises(DataError, match="local folder, which has no revision"):
-        TaskFiles(str(tmp_path), "1" * 40).resolved(tmp_path)
-    with pytest.raises(DataError, match=r"dataset: no folder .*/nowhere nor .*/nowhere"):
-        TaskFiles("./nowhere", None).resolved(tmp_path)
 
 
 def test_what_is_read_on_the_hub_is_read_as_it_is_here(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from fope_lab.analysis.base import (
     Arrays,
     Base,
     Distances,
+    Floats,
     HeadDim,
     Preset,
     Progress,
@@ -49,15 +50,13 @@ GRID = np.linspace(0.0, 3.0, 601)
 """The frequencies of a drawn spectrum, as multiples of the wave's own."""
 
 
-def constant_scores(turned: NDArray[np.complex128]) -> NDArray[np.float64]:
+def constant_scores(turned: NDArray[np.complex128]) -> Floats:
     """Return what each pair adds to the score of an all-ones query and key, divided by head_dim:
     (pairs, length), for the `turns` (pairs, length) of a head."""
     return turned.real / len(turned)
 
 
-def mean_scores(
-    queries: NDArray[np.float64], keys: NDArray[np.float64], turned: NDArray[np.complex128]
-) -> NDArray[np.float64]:
+def mean_scores(queries: Floats, keys: Floats, turned: NDArray[np.complex128]) -> Floats:
     """Return the scores (length,) divided by head_dim, averaged over queries and keys (vectors,
     head_dim), for the `turns` (pairs, length) of a head.
 
@@ -153,7 +152,7 @@ class GaussianContribution(
         return figure
 
 
-def alias(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+def alias(frequency: Floats) -> Floats:
     """Return the frequencies in [0, π] whose cosines are equal at all integer positions."""
     within = frequency % (2 * np.pi)
     return np.minimum(within, 2 * np.pi - within)
@@ -241,9 +240,7 @@ class LowPass(
         return figure
 
 
-def whole_cycles(
-    frequencies: NDArray[np.float64], length: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def whole_cycles(frequencies: Floats, length: int) -> tuple[NDArray[np.int64], Floats]:
     """Return α, the number of whole cycles in `length` tokens, and N − αN_m, the tokens after them,
     for frequencies in radians per token that are not 0. Both are shaped like `frequencies`."""
     periods = 2 * np.pi / frequencies
@@ -252,13 +249,13 @@ def whole_cycles(
     return cycles, np.maximum(length - cycles * periods, 0.0)
 
 
-def printed_noise(delta: ArrayLike, remainder: float) -> NDArray[np.float64]:
+def printed_noise(delta: ArrayLike, remainder: float) -> Floats:
     """Return the second term of Eq. 10, sin[(N − αN_m)(ω − ω_m)]/(ω − ω_m), at differences of
     frequency in radians per token; at 0 it is N − αN_m."""
     return np.asarray(remainder * np.sinc(np.asarray(delta) * remainder / np.pi))
 
 
-def amplitude(delta: ArrayLike, length: int) -> NDArray[np.float64]:
+def amplitude(delta: ArrayLike, length: int) -> Floats:
     """Return |Σ e^{iΔn}| over n = 0 … length − 1: the exact spectrum of a wave at a difference Δ in
     radians per token from its own frequency. At 0 it is `length`."""
     half = np.asarray(delta, np.float64) / 2
@@ -267,7 +264,7 @@ def amplitude(delta: ArrayLike, length: int) -> NDArray[np.float64]:
     return np.asarray(np.where(near, length, np.abs(np.sin(length * half) / safe)))
 
 
-def share_beyond(reach: NDArray[np.float64], length: int) -> NDArray[np.float64]:
+def share_beyond(reach: Floats, length: int) -> Floats:
     """Return the share of the power of a truncated wave that is more than `reach` in radians per
     token from its own frequency, for each reach in (0, π].
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Seed, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed, Subject
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
@@ -26,9 +26,7 @@ from fope_lab.data.problems import DataError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
-
-ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
+ACTIVATIONS: Mapping[str, Callable[[Floats], Floats]] = {
     "linear": np.array,
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x / (1 + np.exp(-x)),
@@ -39,13 +37,13 @@ Activation = Literal["linear", "relu", "silu", "square", "tanh"]
 """The name of an activation; `linear` is the identity, `square` the paper's example in C.1."""
 
 
-def mixing(first_leak: float, second_leak: float) -> NDArray[np.float64]:
+def mixing(first_leak: float, second_leak: float) -> Floats:
     """Return the linear layer (2, 2) that mixes `leak` of the other dimension into each: 1 − leak
     of its own wave, and leak of the other's (σ in Eq. 6)."""
     return np.array([[1 - first_leak, first_leak], [second_leak, 1 - second_leak]])
 
 
-def amplitudes(waves: Array) -> NDArray[np.float64]:
+def amplitudes(waves: Floats) -> Floats:
     """Return the amplitudes (…, length/2 + 1) of the cosines with 0, 1, … cycles in the length that
     make up waves (…, length). `length` is even."""
     heights = np.abs(np.fft.rfft(waves)) * 2 / waves.shape[-1]
@@ -66,7 +64,7 @@ def combinations(first: int, second: int, length: int, order: int) -> NDArray[np
     return np.unique([min(cycle, length - cycle) for cycle in cycles]).astype(np.int64)
 
 
-def share(spectrum: NDArray[np.float64], cycles: NDArray[np.int64]) -> float:
+def share(spectrum: Floats, cycles: NDArray[np.int64]) -> float:
     """Return the share of the spectrum's energy at `cycles`, without its mean (0 cycles)."""
     energy = spectrum**2
     energy[0] = 0
@@ -194,14 +192,14 @@ class Harmonics(
         return figure
 
 
-def mixture(omegas: Array, layer: Array, activation: str, length: int) -> Array:
+def mixture(omegas: Floats, layer: Floats, activation: str, length: int) -> Floats:
     """Apply a linear layer (2, 2) and an activation to one wave per dimension, with frequencies
     `omegas` (2,) in radians per token: (2, length)."""
     waves = np.cos(omegas[:, None] * np.arange(length))
     return ACTIVATIONS[activation](layer @ waves)
 
 
-def contributions(mixed: Array) -> Array:
+def contributions(mixed: Floats) -> Floats:
     """Return the true contribution of each dimension at each distance, (dimensions, length).
 
     `mixed` is the mixture of frequencies in each dimension, (dimensions, length).
@@ -209,20 +207,20 @@ def contributions(mixed: Array) -> Array:
     return mixed[:, :1] * mixed
 
 
-def single(coefficients: Array, omegas: Array, length: int) -> Array:
+def single(coefficients: Floats, omegas: Floats, length: int) -> Floats:
     """Return RoPE's contributions (dimensions, length): each coefficient has a single frequency
     (Eq. 3)."""
     return coefficients[:, None] * np.cos(omegas[:, None] * np.arange(length))
 
 
-def series(coefficients: Array, weights: Array, frequencies: Array, length: int) -> Array:
+def series(coefficients: Floats, weights: Floats, frequencies: Floats, length: int) -> Floats:
     """Return FoPE's contributions (…, dimensions, length) for weights (…, dimensions, frequencies)
     that include the dimension's own frequency (Eq. 11)."""
     waves = np.cos(frequencies[:, None] * np.arange(length))
     return coefficients[:, None] * (weights @ waves)
 
 
-def fitted(true: Array, coefficients: Array, frequencies: Array, length: int) -> Array:
+def fitted(true: Floats, coefficients: Floats, frequencies: Floats, length: int) -> Floats:
     """Return the weights (dimensions, frequencies) of the series closest to `true` (dimensions, n)
     over the distances below `length`, by least squares."""
     waves = np.cos(frequencies[:, None] * np.arange(length))
@@ -230,7 +228,7 @@ def fitted(true: Array, coefficients: Array, frequencies: Array, length: int) ->
     return np.asarray(solved.T)
 
 
-def error(estimate: Array, true: Array) -> Array:
+def error(estimate: Floats, true: Floats) -> Floats:
     """Return the root mean square error over the distances, relative to the root mean square of
     `true`: (…, curves) for an estimate (…, curves, length)."""
     difference = np.sqrt(((estimate - true) ** 2).mean(axis=-1))
@@ -360,6 +358,6 @@ class SpectrumDamage(
         return figure
 
 
-def _with_sum(parts: Array) -> Array:
+def _with_sum(parts: Floats) -> Floats:
     """Append the sum of contributions (…, 2, length) to them: (…, 3, length)."""
     return np.concatenate((parts, parts.sum(axis=-2, keepdims=True)), axis=-2)

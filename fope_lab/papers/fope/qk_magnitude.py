@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Sequences, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Sequences, Subject
 from fope_lab.analysis.reading import ReadsPassages, frequencies_of, read
 from fope_lab.analysis.rotation import undertrained
 from fope_lab.config.annotations import Doc, Interval
@@ -24,19 +24,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-Array = NDArray[np.float64]
 LABELLED = 8
 """The most layers that a figure distinguishes; of more, all but the mean look the same."""
 
 
-def token_means(vectors: Tensor) -> Array:
+def token_means(vectors: Tensor) -> Floats:
     """Return the means over tokens of the absolute values and of the values of vectors (batch,
     heads, length, head_dim): (2, heads, head_dim)."""
     exact = vectors.double()
     return np.stack([x.mean(dim=(0, 2)).cpu().numpy() for x in (exact.abs(), exact)])
 
 
-def magnitudes(means: Array) -> Array:
+def magnitudes(means: Floats) -> Floats:
     """Return the mean over heads of the absolute values of `token_means` (…, heads, head_dim):
     (…, head_dim). Absolute values keep heads with means of opposite sign from cancelling."""
     return np.asarray(np.abs(means).mean(axis=-2))

@@ -20,6 +20,7 @@ from fope_lab.analysis.base import (
     Arrays,
     Base,
     Distances,
+    Floats,
     HeadDim,
     Preset,
     Progress,
@@ -54,9 +55,7 @@ ROTATIONS = {
 """The labels of the semantic head's frequencies."""
 
 
-def turned(
-    embedding: PositionEmbedding, vector: NDArray[np.float64], positions: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def turned(embedding: PositionEmbedding, vector: Floats, positions: NDArray[np.int64]) -> Floats:
     """Rotate a vector (head_dim,) to each of the positions n, Rⁿ·vector: (positions, head_dim)."""
     import torch
 
@@ -67,10 +66,10 @@ def turned(
 
 def peaked_scores(
     embedding: PositionEmbedding,
-    query: NDArray[np.float64],
+    query: Floats,
     peaks: NDArray[np.int64],
     length: int,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the scores (peaks, length) by distance of a query (head_dim,), divided by its squared
     norm, for keys that are the query rotated by each of the distances `peaks` (Prop. 3.1)."""
     queries = turned(embedding, query, np.arange(length))
@@ -79,8 +78,8 @@ def peaked_scores(
 
 
 def positional_attention(
-    embedding: PositionEmbedding, offset: int, norms: NDArray[np.float64], length: int
-) -> NDArray[np.float64]:
+    embedding: PositionEmbedding, offset: int, norms: Floats, length: int
+) -> Floats:
     """Return a token's attention to the token `offset` back if every query is the same vector ψ and
     every key is ψ rotated by `offset` (Thm. 5.3): (norms,), for the squared norms of ψ.
 
@@ -92,7 +91,7 @@ def positional_attention(
     return np.array([1 / np.exp(norm * (unit - unit[offset])).sum() for norm in norms])
 
 
-def unpositioned_attention(norms: NDArray[np.float64]) -> NDArray[np.float64]:
+def unpositioned_attention(norms: Floats) -> Floats:
     """Return the highest attention of the last of three tokens (beginning, x, x) to itself or to
     the token before, without positions (Prop. 5.2): (norms,).
 
@@ -110,7 +109,7 @@ def semantic_norm(context: int, miss: float) -> float:
     return 0.5 * float(np.log((context - 1) * (1 - miss) / miss))
 
 
-def semantic_attention(frequency: float, norm: float, context: int) -> NDArray[np.float64]:
+def semantic_attention(frequency: float, norm: float, context: int) -> Floats:
     """Return the attention of a head with a single frequency to its target token at the worst
     position: (context,), for contexts of 1, 2 … tokens (Thm. 6.1).
 
@@ -275,11 +274,11 @@ def drawn_positions(length: int, bound: int, generator: np.random.Generator) -> 
 
 
 def scores_at(
-    frequencies: NDArray[np.float64],
-    queries: NDArray[np.float64],
-    keys: NDArray[np.float64],
+    frequencies: Floats,
+    queries: Floats,
+    keys: Floats,
     positions: NDArray[np.int64],
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return RoPE's scores (pairs, length) of queries and keys (pairs, head_dim), divided by
     head_dim.
 

@@ -17,7 +17,7 @@ import numpy as np
 from annotated_types import MinLen
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Sequences, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Sequences, Subject
 from fope_lab.analysis.reading import (
     PAIRS,
     ReadsPassages,
@@ -50,7 +50,7 @@ BOUND, OWN, PREVIOUS = "upper_bound", "own_score", "previous_score"
 
 def head_vectors(
     model: Decoder, row: NDArray[np.int64], layer: int, head: int
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Floats]:
     """Return what one head makes of the tokens of a row (n,).
 
     `query` and `key` (n, 2, head_dim/2) are its vectors by pair of dimensions, before rotation;

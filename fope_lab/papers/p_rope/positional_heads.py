@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Sequences, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Sequences, Subject
 from fope_lab.analysis.reading import (
     PAIRS,
     ReadsPassages,
@@ -45,7 +45,7 @@ OFFSETS = {"own": 0, "previous": 1}
 TOKENS = {"own": "the current token", "previous": "the previous token"}
 
 
-def weights_at(patterns: Tensor, offsets: Sequence[int]) -> NDArray[np.float64]:
+def weights_at(patterns: Tensor, offsets: Sequence[int]) -> Floats:
     """Return the mean attention (offsets, heads) to the token `offset` places back, for patterns
     (batch, heads, length, length).
 
@@ -65,13 +65,13 @@ def weights_at(patterns: Tensor, offsets: Sequence[int]) -> NDArray[np.float64]:
     )
 
 
-def uniform_weights(length: int, offsets: Sequence[int]) -> NDArray[np.float64]:
+def uniform_weights(length: int, offsets: Sequence[int]) -> Floats:
     """Return `weights_at` of a head that attends equally to all tokens: (offsets,)."""
     seen = np.arange(1, length + 1)
     return np.array([(1 / seen[max(offset, 1) :]).mean() for offset in offsets])
 
 
-def best_heads(weights: NDArray[np.float64]) -> NDArray[np.int64]:
+def best_heads(weights: Floats) -> NDArray[np.int64]:
     """Return layers and heads (n, 2), from the highest of weights (layers, heads) to the lowest."""
     order = np.argsort(-weights, axis=None, kind="stable")
     return np.stack(np.unravel_index(order, weights.shape), axis=-1)

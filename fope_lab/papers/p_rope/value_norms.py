@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Sequences, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Sequences, Subject
 from fope_lab.analysis.reading import (
     PAIRS,
     ReadsPassages,
@@ -35,7 +35,7 @@ KINDS = ("value", "key")
 
 def mean_value_norms(
     model: Decoder, rows: NDArray[np.int64], progress: Progress = lambda done, total: None
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Floats]:
     """Return the mean 2-norms by pair of dimensions over the tokens of rows (passages, length), of
     values and of keys before rotation: `value` and `key` (layers, head_dim/2), means over heads.
 
@@ -64,7 +64,7 @@ def mean_value_norms(
     return {kind: total / len(rows) for kind, total in sums.items()}
 
 
-def unevenness(norms: NDArray[np.float64]) -> NDArray[np.float64]:
+def unevenness(norms: Floats) -> Floats:
     """Return the standard deviation over pairs as a share of the mean, for norms (…, pairs): (…),
     and 0 where all are 0."""
     means = norms.mean(axis=-1)

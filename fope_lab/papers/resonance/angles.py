@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from annotated_types import MinLen
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import (
     Analysis,
     Arrays,
     Base,
+    Floats,
     HeadDim,
     Positions,
     Progress,
@@ -25,6 +27,7 @@ from fope_lab.analysis.base import (
 )
 from fope_lab.analysis.rotation import Rotation, rotation
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.checks import EachOnce
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import parse_embedding
@@ -43,9 +46,7 @@ SHOWN = 7
 """The number of angle steps that a figure shows, few enough to see differences within a step."""
 
 
-def feature_gaps(
-    frequency: float, train_length: int, length: int, phases: int = PHASES
-) -> NDArray[np.float64]:
+def feature_gaps(frequency: float, train_length: int, length: int, phases: int = PHASES) -> Floats:
     """Return min |f(x, m) − f(x, n)| over positions m < train_length, for the vectors x of a pair
     and the positions n: (phases, length).
 
@@ -65,12 +66,12 @@ def feature_gaps(
     return gaps
 
 
-def printed_gap(gaps: NDArray[np.float64], train_length: int) -> float:
+def printed_gap(gaps: Floats, train_length: int) -> float:
     """Return Eq. 8 as printed: the maximum over x of the minimum over m and n ≥ train_length."""
     return float(gaps[:, train_length:].min(axis=1).max())
 
 
-def greatest_gap(gaps: NDArray[np.float64], train_length: int) -> float:
+def greatest_gap(gaps: Floats, train_length: int) -> float:
     """Return the maximum over x and n ≥ train_length of the minimum over m, which is 0 by
     Theorem 1."""
     return float(gaps[:, train_length:].max())
@@ -89,12 +90,9 @@ class FeatureGap(
 ):
     """Feature gaps (Eq. 8) of several embeddings, by wavelength and by position."""
 
-    embeddings: Annotated[list[str] | tuple[str, ...], Doc("The presets that are compared.")] = (
-        "rope",
-        "resonance-rope",
-        "yarn",
-        "resonance-yarn",
-    )
+    embeddings: Annotated[
+        tuple[str, ...], MinLen(1), EachOnce(), Doc("The presets that are compared.")
+    ] = ("rope", "resonance-rope", "yarn", "resonance-yarn")
     head_dim: HeadDim = 64
     base: Base = 10_000.0
     train_length: TrainLength = 64
@@ -105,19 +103,10 @@ class FeatureGap(
     ] = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "embeddings", tuple(self.embeddings))
-        problems = []
-        if not self.embeddings:
-            problems.append(Problem(("embeddings",), "found none, needs at least one"))
-        for name in dict.fromkeys(self.embeddings):
-            if self.embeddings.count(name) > 1:
-                problems.append(Problem(("embeddings",), f"found {name!r} twice"))
         if self.length <= self.train_length:
             message = f"found {self.length}, needs more than train_length {self.train_length}"
-            problems.append(Problem(("length",), message))
-        if problems:
-            raise DataError(problems)
-        rotations = self.rotations()
+            raise DataError(Problem(("length",), message))
+        rotations, problems = self.rotations(), []
         for index, (name, candidate) in enumerate(rotations.items()):
             definition = parse_embedding(candidate.spec)
             # The features of a series are not those of a single wave; random positions, and
@@ -171,7 +160,7 @@ class FeatureGap(
                 by_position[row] = np.mean(turning, axis=0)
         return {**by_pair, "by_position": by_position}
 
-    def _parts(self, wavelengths: NDArray[np.float64]) -> tuple[NDArray[np.bool_], ...]:
+    def _parts(self, wavelengths: Floats) -> tuple[NDArray[np.bool_], ...]:
         """Return masks of the pairs of each of PARTS."""
         before = wavelengths < self.train_length
         return before, ~before & np.isfinite(wavelengths)
@@ -215,7 +204,7 @@ class FeatureGap(
         return figure
 
 
-def angles(frequency: float, length: int) -> NDArray[np.float64]:
+def angles(frequency: float, length: int) -> Floats:
     """Return a pair's angles at positions 0 … length − 1: (length,) in radians, in [0, 2π).
 
     An angle that is just below a full turn because of rounding becomes 0.
@@ -224,7 +213,7 @@ def angles(frequency: float, length: int) -> NDArray[np.float64]:
     return np.where(TURN - turned < 1e-9, 0.0, turned)
 
 
-def angle_gaps(angle: NDArray[np.float64], train_length: int) -> NDArray[np.float64]:
+def angle_gaps(angle: Floats, train_length: int) -> Floats:
     """Return the distance of each angle (length,) on the circle, in radians, from the nearest of
     the first `train_length` angles: (length,)."""
     apart = np.abs(angle[:, None] - angle[:train_length])
@@ -261,7 +250,7 @@ class RotationAngles(
             raise DataError(Problem(("length",), message))
         self.frequencies()
 
-    def frequencies(self) -> NDArray[np.float64]:
+    def frequencies(self) -> Floats:
         """Return the pair's frequency under each of the methods: (2,) in radians per token."""
         sizes = {"head_dim": self.head_dim, "train_length": self.train_length, "base": self.base}
         pairs = [
