@@ -13,6 +13,7 @@ from docs.generate.shipped import ROOT, load_shipped
 from fope_lab.planning.estimate import PlanEstimate, estimate_plans
 from fope_lab.planning.needed_stages import plan_sweeps
 from fope_lab.report.compare.published import PublishedHours, PublishedTraining, load_published
+from fope_lab.stages.labels import label
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage, Sweep
 
@@ -77,7 +78,16 @@ class Planned:
 
     def hours_of(self, training: PublishedTraining) -> float:
         """The hours of the slowest of the trainings whose hours are printed."""
-        return max(self.hours(stage for stage in self.trainings if training.describes(stage)))
+        return max(self.hours(stage for stage in self.trainings if _is_of(stage, training)))
+
+
+def _is_of(stage: Stage, training: PublishedTraining) -> bool:
+    """Whether a stage has the labels of a printed training's `where` on its axes."""
+    labels = {path: label(value) for path, value in stage.axes.items()}
+    return all(
+        any(path.endswith(f".{name}") and text == wanted for path, text in labels.items())
+        for name, wanted in training.where.items()
+    )
 
 
 @functools.cache

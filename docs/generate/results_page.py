@@ -11,7 +11,7 @@ from typing import Any
 from docs.generate.markdown import block, plain, table
 from docs.generate.results import Group, Result, all_results, row_name
 from fope_lab.drawing.palette import assign_looks
-from fope_lab.drawing.plot import Curve, Panel, draw_panel
+from fope_lab.drawing.plot import Curve, Panel, draw_panel, length_label
 from fope_lab.drawing.svg import inline_svg
 from fope_lab.report.render.figures import shown_number
 from fope_lab.stages.labels import split_label
@@ -101,7 +101,7 @@ def _drawing(group: Group, name: str) -> str:
         x_label=group.metric.axis_label,
         y_label=group.metric.label,
         curves=tuple(curves),
-        ticks=tuple(x for x in group.xs if x),
+        ticks={x: length_label(x) for x in group.xs if x},
         log_y=not fraction and max(values) > 8 * min(values) > 0,
         y_range=(-0.03, 1.03) if fraction else (min(values) * 0.95, max(values) * 1.05),
         marks=(group.trained,) if group.trained else (),

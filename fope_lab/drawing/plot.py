@@ -52,7 +52,6 @@ class Curve:
 
     @property
     def finite(self) -> list[tuple[float, float]]:
-        """The points that can be drawn."""
         return [(x, y) for x, y in zip(self.x, self.y, strict=True) if math.isfinite(y)]
 
 
@@ -64,18 +63,16 @@ class Panel:
     x_label: str
     y_label: str
     curves: tuple[Curve, ...]
-    ticks: tuple[int, ...] | None  # context lengths, on a logarithmic axis; None: a linear axis
+    ticks: Mapping[float, str] | None  # on a logarithmic axis; None: a linear axis
     log_y: bool
     y_range: tuple[float, float]
     markers: bool = True  # at each point
     marks: tuple[int, ...] = ()  # trained lengths
     level: float | None = None  # chance
-    tick_labels: Mapping[float, str] | None = None  # numbers on a logarithmic axis, and their names
     room: int = 0  # characters right of the curves, if their labels have no more
 
     @property
     def label_length(self) -> int:
-        """The number of characters in the longest label at a curve."""
         return max(map(len, _ends(self)), default=0)
 
 
@@ -140,7 +137,6 @@ class _End(NamedTuple):
 
 
 def _ends(panel: Panel) -> dict[str, _End]:
-    """Return the ends of all curves by their labels."""
     points: dict[str, list[tuple[float, float]]] = {}
     looks = {curve.label: curve.look for curve in panel.curves}
     for curve in panel.curves:
@@ -164,12 +160,11 @@ def _ends(panel: Panel) -> dict[str, _End]:
 def _scales(axes: Axes, panel: Panel) -> None:
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-    named = panel.tick_labels or {length: length_label(length) for length in panel.ticks or ()}
-    if named:
-        values = [*named]
+    if panel.ticks:
+        values = [*panel.ticks]
         axes.set_xscale("log")
         axes.set_xlim(values[0] / 1.12, values[-1] * 1.12)
-        axes.set_xticks(values, [*named.values()])
+        axes.set_xticks(values, [*panel.ticks.values()])
         axes.xaxis.set_minor_locator(NullLocator())
     else:
         xs = [x for curve in panel.curves for x in curve.x]
@@ -185,7 +180,6 @@ def _scales(axes: Axes, panel: Panel) -> None:
 
 
 def _marks(axes: Axes, panel: Panel) -> None:
-    """Mark the trained lengths and the level of chance."""
     for i, length in enumerate(reversed(panel.marks)):
         axes.axvline(length, **DASHED, zorder=1)
         axes.text(

@@ -65,7 +65,6 @@ class WrittenReport:
     unchanged: bool = False
 
     def __str__(self) -> str:
-        """Where the report is, and where the one before."""
         if self.unchanged:
             return f"{self.page} (unchanged)"
         if self.earlier is None:
@@ -125,7 +124,6 @@ def fingerprint(report: Report) -> str:
 
 @functools.cache
 def _code_digest() -> str:
-    """The SHA-256 of the code of the whole package, and of the versions of DRAWN_WITH."""
     versions = {name: importlib.metadata.version(name) for name in DRAWN_WITH}
     parts = [platform.python_version(), versions, package_digest()]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -190,13 +188,11 @@ def _keep_earlier(report: Report, folder: Path) -> tuple[Path | None, int]:
 
 
 def _content(folder: Path) -> Mapping[str, Any]:
-    """The JSON of the report in a folder; empty if there is none that can be read."""
     content = read_json(folder / REPORT_JSON)
     return content if isinstance(content, dict) else {}
 
 
 def _finished(content: Mapping[str, Any]) -> set[str]:
-    """The keys of the finished stages of a report."""
     stages = content.get("stages")
     found = [one for one in stages if isinstance(one, dict)] if isinstance(stages, list) else []
     return {str(one.get("key")) for one in found if one.get("state") == "done"}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
+from rich.console import Console
 
 from fope_lab.evaluation.retrieval import Passkey
 from fope_lab.report import Report, RunLinks, build_report
+from fope_lab.report.render.terminal import print_report
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import Store
@@ -177,6 +180,23 @@ def make_report(plan: Plan | Sweep, store: Store, links: RunLinks = NO_LINKS) ->
     provenance = {"sweep file": "sample.yaml", "fope-lab": "0.1.0", "commit": "abc1234"}
     sweep = plan if isinstance(plan, Sweep) else plan.sweep
     return build_report(sweep, store, provenance=provenance, links=links)
+
+
+def report_of(
+    folder: Path, store: Store | None = None, changes: dict[str, Any] | None = None, **options: Any
+) -> Report:
+    """The report of the sample sweep with changes, finished with these options of `finish`."""
+    folder.mkdir(exist_ok=True)
+    plan, store = write_plan(folder, changes), store or Store(folder / "store")
+    finish(plan, store, **options)
+    return make_report(plan, store)
+
+
+def printed(report: Report, width: int = 60) -> str:
+    """What a report prints where there is no terminal."""
+    out = io.StringIO()
+    print_report(report, Console(file=out, force_terminal=False, width=width))
+    return out.getvalue()
 
 
 def links_of(plan: Plan, address: str = "http://127.0.0.1:5000") -> RunLinks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import subprocess
@@ -11,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-from report_samples import finish, links_of, make_report, typical_numbers, write_plan
-from rich.console import Console
+from report_samples import (
+    finish,
+    links_of,
+    make_report,
+    printed,
+    report_of,
+    typical_numbers,
+    write_plan,
+)
 
-from fope_lab.report import Report
 from fope_lab.report.files import INPUTS, REPORT_FILES, write_report
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.terminal import print_report
 from fope_lab.report.results.summary import Summary, cost_of
 from fope_lab.store import Status, Store
 from fope_lab.sweep.graph import Stage
@@ -69,12 +73,6 @@ def no_constants(name: str) -> Any:
     raise AssertionError(f"{name} is not JSON")
 
 
-def printed(report: Report) -> str:
-    out = io.StringIO()
-    print_report(report, Console(file=out, force_terminal=False, width=60))
-    return out.getvalue()
-
-
 def test_json_keeps_the_contract_and_holds_no_nan(tmp_path: Path, store: Store) -> None:
     odd = {1: math.nan, 2: math.inf}
 
@@ -103,9 +101,8 @@ def test_json_keeps_the_contract_and_holds_no_nan(tmp_path: Path, store: Store) 
 
 def test_axes_that_are_objects_are_given_whole(tmp_path: Path, store: Store) -> None:
     grid = {"pretrain.embedding": [{"type": "rope", "base": 129}, "nope"]}
-    plan = write_plan(tmp_path, {"grid": grid, "seeds": [0]})
-    finish(plan, store)
-    cells = report_json(make_report(plan, store))["cells"]
+    report = report_of(tmp_path, store, {"grid": grid, "seeds": [0]})
+    cells = report_json(report)["cells"]
     axes = [cell["axes"]["pretrain.embedding"] for cell in cells]
     assert {"type": "rope", "base": 129} in axes
     assert "nope" in axes
@@ -125,9 +122,8 @@ def test_writing_leaves_whole_files(tmp_path: Path, store: Store) -> None:
 
 
 def test_printing_gives_tables_findings_and_gaps(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path)
-    finish(plan, store, fail={"perplexity[embedding=nope,seed=0]": "[red]broken[/red]"})
-    text = printed(make_report(plan, store))
+    fail = {"perplexity[embedding=nope,seed=0]": "[red]broken[/red]"}
+    text = printed(report_of(tmp_path, store, fail=fail))
     assert "37 of 38 stages are done; 1 failed." in text
     assert "perplexity[embedding=nope,seed=0]: failed: [red]broken[/red]" in text
     assert "at 64, the training length, rope is best (" in text
@@ -143,9 +139,7 @@ def test_a_long_list_of_gaps_is_cut_with_a_count(tmp_path: Path, store: Store) -
 
 
 def test_one_seed_is_said_to_decide_nothing(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path, {"seeds": [7]})
-    finish(plan, store)
-    report = make_report(plan, store)
+    report = report_of(tmp_path, store, {"seeds": [7]})
     assert "One seed (7): no intervals, and differences may be chance." in printed(report)
     assert all(cell.estimate.ci95 is None for cell in report.cells)
     assert report.summary.headline == "All 14 stages are done."
@@ -162,14 +156,8 @@ def test_one_stage_is_not_called_several() -> None:
 
 
 def test_failures_come_first_among_the_gaps(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path)
-    finish(
-        plan,
-        store,
-        skip={"pretrain[embedding=nope,seed=0]"},
-        fail={"pretrain[embedding=fope,seed=2]": "late"},
-    )
-    missing = make_report(plan, store).summary.missing
+    skip, fail = {"pretrain[embedding=nope,seed=0]"}, {"pretrain[embedding=fope,seed=2]": "late"}
+    missing = report_of(tmp_path, store, skip=skip, fail=fail).summary.missing
     assert missing[0] == "pretrain[embedding=fope,seed=2]: failed: late"
     assert len(missing) == 6
 

@@ -133,7 +133,6 @@ def difference_of(first: Cell, second: Cell) -> Difference | None:
 
 
 def _change(estimate: MeanEstimate, better: str | None) -> Change | None:
-    """What a difference means, if its interval is above or below 0."""
     if estimate.ci95 is None or estimate.ci95[0] <= 0 <= estimate.ci95[1]:
         return None
     if better is None:

@@ -232,7 +232,6 @@ def _mismatches(
 def _causes(
     fields: frozenset[str], series: Series, reference: Series, names: Mapping[str, str]
 ) -> str:
-    """The axes that differ between two series and can cause a difference, in words."""
     causes = [
         name
         for path, name in names.items()

@@ -85,7 +85,6 @@ class CellMatcher:
         return [cell for rank, cell in ranked if rank == best]
 
     def _measures(self, cell: Cell, column: PublishedColumn) -> bool:
-        """Whether a cell has the metric of a column, at the same point."""
         if cell.metric.name != column.metric or cell.x is None or column.x is None:
             return (cell.metric.name, cell.x) == (column.metric, column.x)
         published_length, our_length = self._published.trained_length, cell.trained_length
@@ -109,7 +108,6 @@ class CellMatcher:
         return not known and self._has(wanted, waiting)
 
     def _has(self, wanted: Mapping[str, Sequence[str]], among: Iterable[str]) -> bool:
-        """Whether a stage among those with these keys meets the conditions."""
         return any(
             self._closeness(key, conditions) is not None
             for key in among

@@ -33,19 +33,16 @@ class ComparedNumber:
 
     @property
     def difference(self) -> float | None:
-        """Our mean minus the published number; None if we have no mean."""
         mean = self.cell.estimate.mean
         return None if mean is None else mean - self.published
 
     @property
     def inside(self) -> bool | None:
-        """Whether our interval contains the published number; None if we have no interval."""
         ci95 = self.cell.estimate.ci95
         return None if ci95 is None else ci95[0] <= self.published <= ci95[1]
 
     @property
     def label(self) -> str:
-        """The published row, and our row where it is needed."""
         return f"{self.row} ({self.ours})" if self.ours else self.row
 
 
@@ -66,7 +63,6 @@ class PaperComparison:
 
     @property
     def summary(self) -> str:
-        """How many numbers are compared, and how many of them our intervals contain."""
         if not self.published.rows:
             return "The paper prints no numbers for it."
         inside = [number.inside for number in self.numbers if number.inside is not None]
@@ -77,7 +73,6 @@ class PaperComparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know: our models, the scales, and the paper's own notes."""
         notes = [self.models, *self.published.notes] if self.models else [*self.published.notes]
         if trained := self.published.trained_length:
             lengths = {number.cell.trained_length for number in self.numbers} - {trained, None}
@@ -94,12 +89,10 @@ class PaperComparison:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The published columns that have a cell in the sweep."""
         return tuple(dict.fromkeys(number.column for number in self.numbers))
 
     @property
     def rows(self) -> dict[str, dict[str, ComparedNumber]]:
-        """The compared numbers by row and column, in the paper's order."""
         rows: dict[str, dict[str, ComparedNumber]] = {}
         for number in self.numbers:
             rows.setdefault(number.label, {})[number.column] = number

@@ -26,11 +26,9 @@ from fope_lab.config.problems import ConfigError, Problem, SweepError, missing
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_path
 from fope_lab.stages.labels import label
-from fope_lab.sweep.graph import Stage
 
 
 def _labels(value: Any, base: Path) -> tuple[str, ...]:
-    """Convert one value or a list of values to labels."""
     if isinstance(value, dict):
         raise ConfigError("found a mapping, needs a label such as fope or 'p-rope(p=0.25)'")
     values = value if isinstance(value, list) else [value]
@@ -52,14 +50,6 @@ class PublishedTraining(Options):
 
     where: dict[str, Text] = field(default_factory=dict)
     hours: Annotated[float, Interval(gt=0)]
-
-    def describes(self, stage: Stage) -> bool:
-        """Whether a training of a sweep has the labels of `where` on its axes."""
-        labels = {path: label(value) for path, value in stage.axes.items()}
-        return all(
-            any(path.endswith(f".{name}") and text == wanted for path, text in labels.items())
-            for name, wanted in self.where.items()
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,13 +134,11 @@ class PublishedTable(Options):
 
     @property
     def source(self) -> str:
-        """The citation of the table, such as 'Hua et al., …, arXiv 2412.17739, Table 2'."""
         where = f"arXiv {self.arxiv}" if self.arxiv else f"github.com/{self.repository}"
         return f"{self.paper}, {where}, {self.place}"
 
     @property
     def address(self) -> str:
-        """The address of the paper on arXiv, or of the repository."""
         if self.arxiv:
             return f"https://arxiv.org/abs/{self.arxiv}"
         return f"https://github.com/{self.repository}"

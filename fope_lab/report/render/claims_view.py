@@ -40,12 +40,10 @@ class VerdictView:
 
     @property
     def mark(self) -> str:
-        """The sign of the verdict's word."""
         return MARKS[self.verdict.verdict]
 
     @property
     def p(self) -> str:
-        """The p-value and the adjusted one; empty if nothing was tested."""
         if self.verdict.p is None:
             return ""
         adjusted = self.verdict.adjusted_p
@@ -54,7 +52,6 @@ class VerdictView:
 
     @property
     def numbers(self) -> str:
-        """The p-value, and the numbers of seeds and of looks."""
         if self.verdict.is_exact:
             return "exact"
         looks = self.verdict.looks
@@ -96,17 +93,14 @@ class ClaimView:
 
     @property
     def counts(self) -> str:
-        """How many verdicts have each word."""
         return count_verdicts(row.verdict for row in self.rows)
 
     @property
     def several(self) -> bool:
-        """Whether the claim has several verdicts, and so a table of its own."""
         return len(self.rows) > 1
 
     @property
     def folded(self) -> bool:
-        """Whether there are too many verdicts to show them all at once."""
         return len(self.rows) > MOST_OPEN
 
     def where(self, row: VerdictView) -> str:
@@ -228,7 +222,6 @@ def seed_lines(report: Report) -> Iterator[str]:
 
 
 def _stopped(report: Report) -> Iterator[str]:
-    """Which seeds of each training count."""
     trainings = report.counted_seeds
     for one in trainings[:MOST_TRAININGS]:
         label = stage_label(one.training.section, one.training.axes, None)

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.drawing.palette import Look, assign_looks
-from fope_lab.drawing.plot import Curve, Panel, draw_panel, points_json
+from fope_lab.drawing.plot import Curve, Panel, draw_panel, length_label, points_json
 from fope_lab.drawing.svg import inline_svg, pdf_page, standalone_svg
 from fope_lab.report.render.tables import cell_text, seed_notes
 from fope_lab.report.results.aggregate import Cell
@@ -83,7 +83,6 @@ class Figure:
 
     @cached_property
     def drawings(self) -> tuple[str, ...]:
-        """Each panel as an <svg> element of a page."""
         return tuple(panel.inline() for panel in self.panels)
 
 
@@ -136,7 +135,6 @@ def draw_curves(
 
 
 def _by_x(group: MetricGroup, style: Style, name: str) -> Figure | None:
-    """The curves of a group over x."""
     metric, by_length = group.metric, group.metric.axis == LENGTH
     xs = [x for x in group.xs if x is not None]
     marks = {}
@@ -148,11 +146,11 @@ def _by_x(group: MetricGroup, style: Style, name: str) -> Figure | None:
         f"{group.title} by context length" if by_length else group.title,
         metric,
         metric.axis_label,
-        {p: [_curve(metric, series, style) for series in of] for p, of in group.panels.items()},
+        {p: [_curve(series, style) for series in of] for p, of in group.panels.items()},
         _notes(group, style, xs),
         group.unequal,
         marks=marks,
-        ticks=tuple(xs) if by_length else None,
+        ticks={x: length_label(x) for x in xs} if by_length else None,
         markers=len(xs) <= MOST_MARKERS,
         level=group.chance,
     )
@@ -162,7 +160,7 @@ def _over_setting(group: SettingGroup, style: Style, name: str) -> Figure | None
     """The curves over a setting, each in the panel of its other settings, with rings around what
     was chosen."""
     panels = {
-        panel: [_curve(group.metric, series, style, group.is_chosen) for series in members]
+        panel: [_curve(series, style, group.is_chosen) for series in members]
         for panel, members in group.panels.items()
     }
     notes = [BANDS] if any(cell.estimate.ci95 for cell in group.cells) else []
@@ -172,11 +170,10 @@ def _over_setting(group: SettingGroup, style: Style, name: str) -> Figure | None
         notes.append(f"Rings: chosen, the least mean {group.by} over the seeds. {OPTIMISTIC}")
     ticks = {value: label(value) for value in group.values}
     x_label = f"{group.name} of {group.trained}"
-    return _figure(name, group.title, group.metric, x_label, panels, notes, tick_labels=ticks)
+    return _figure(name, group.title, group.metric, x_label, panels, notes, ticks=ticks)
 
 
 def _along_training(training: TrainingCurves, style: Style, name: str) -> Figure | None:
-    """The curves of a training over its steps."""
     write = training.metric.format
     panels: dict[str, list[Curve]] = {}
     for curve in training.curves:
@@ -198,7 +195,6 @@ def _along_training(training: TrainingCurves, style: Style, name: str) -> Figure
 
 
 def _curve(
-    metric: Metric,
     series: Series,
     style: Style,
     is_chosen: Callable[[Cell], bool] = lambda cell: False,
@@ -217,8 +213,7 @@ def _curve(
         low=tuple(low for low, _ in bands),
         high=tuple(high for _, high in bands),
         texts=tuple(
-            f"{cell_text(metric, cell)} at {label(x)}" + ", chosen" * is_chosen(cell)
-            for x, cell in points
+            f"{cell_text(cell)} at {label(x)}" + ", chosen" * is_chosen(cell) for x, cell in points
         ),
         rings=tuple(i for i, cell in enumerate(cells) if is_chosen(cell)),
     )
@@ -312,7 +307,6 @@ def _figure(
 
 
 def _cut_bands(metric: Metric, curves: Iterable[Curve], low: float, high: float) -> Iterator[str]:
-    """A note on the bands that are cut at the edges of the drawing."""
     beyond: dict[str, float] = {}
     for curve in curves:
         outside = [end for end in (*curve.low, *curve.high) if end < low or end > high]

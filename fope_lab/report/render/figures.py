@@ -54,7 +54,6 @@ def draw_heatmaps(groups: Sequence[HeatmapGroup]) -> list[Figure]:
 
 
 def _in_words(mean: MeanHeatmap, scale: Mapping[str, Any]) -> str:
-    """The rows of a heat map in words, for people who can't see it."""
     rows = [
         f"{scale['y_label']} {y}: {', '.join(f'{value:.3g}' for value in row)}"
         for y, row in zip(scale["y"], mean.values.tolist(), strict=True)

@@ -115,14 +115,12 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def _format_time_taken(taken: TimeTaken | None) -> str:
-    """Format the time of a stage, and its attempts if there were several: 12 s over 3 attempts."""
     if taken is None:
         return "–"
     return over_attempts(format_seconds(taken.seconds), taken.attempts)
 
 
 def _format_speed(result: StageResult) -> str:
-    """Format a training's tokens per second, and its model FLOPs utilisation if it is known."""
     tokens, utilisation = speed_of(result)
     return format_count(tokens) + ("" if utilisation is None else f" ({utilisation:.0%} MFU)")
 
@@ -142,7 +140,6 @@ def format_moment(moment: datetime | float | None) -> str:
 
 
 def _format_yaml(value: object) -> str:
-    """Format a stage's configuration as YAML, in the order of its fields."""
     import yaml
 
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=None)

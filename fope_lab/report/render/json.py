@@ -63,7 +63,6 @@ def report_json(report: Report) -> dict[str, Any]:
 
 
 def _seeds(report: Report) -> dict[str, Any] | None:
-    """The rule for the seeds and, where it counts some of them, those of each training."""
     if report.seed_rule is None:
         return None
     trainings = [

@@ -65,7 +65,6 @@ def render_latex(report: Report) -> str:
 
 
 def _table(table: Table) -> str:
-    """A table as a float with caption and label; the best of a column is bold."""
     labels = len(table.labels)
     rows = []
     for row in table.rows:
@@ -85,7 +84,6 @@ def _table(table: Table) -> str:
 
 
 def _claims(verdicts: Sequence[Verdict]) -> str:
-    """The verdicts on claims as a float, with the rules that decide them as its caption."""
     rows = []
     for basis, claims in group_by_basis(verdicts):
         if basis:  # what the claims below stand for, across all columns

@@ -66,7 +66,6 @@ def claims_markdown(verdicts: Sequence[Verdict]) -> Iterator[str]:
 
 
 def _p_value(verdict: Verdict) -> str:
-    """The p-value, and the adjusted one in brackets."""
     p, adjusted = (
         "" if p is None else format_p(p).removeprefix("p = ").removeprefix("p ")
         for p in (verdict.p, verdict.adjusted_p)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from fope_lab.report.build import Report
 from fope_lab.report.compare.before_after import BeforeAfter, Difference, difference_of
@@ -65,18 +66,14 @@ class TableEntry:
 
     @property
     def marks(self) -> str:
-        """A mark if a selection took the models, and one if they differ in more than what is
-        compared."""
         return CHOSEN * self.chosen + MARK * bool(self.unequal)
 
     @property
     def marked(self) -> str:
-        """The text with its marks."""
         return f"{self.text}{self.marks}"
 
     @property
     def title(self) -> str:
-        """The value and the key of every seed, for a tooltip."""
         if self.cell is None:
             return self.says
         values = [
@@ -119,12 +116,10 @@ class Table:
 
     @cached_property
     def has_best(self) -> bool:
-        """Whether any entry is the best of its column."""
         return any(entry.best for row in self.rows for entry in row.entries)
 
     @cached_property
     def marks_width(self) -> int:
-        """The most marks that an entry has."""
         return max((len(entry.marks) for row in self.rows for entry in row.entries), default=0)
 
     @property
@@ -141,9 +136,9 @@ class Table:
         return " ".join([*marks, *self.notes])
 
 
-def cell_text(metric: Metric, cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:
     """Mean ± half width; without a mean, the non-finite value; without values, the state."""
-    estimate, single = cell.estimate, cell.single
+    metric, estimate, single = cell.metric, cell.estimate, cell.single
     if not cell.values:
         return ", ".join(dict.fromkeys(gap.status for gap in cell.missing)) or NOTHING
     if estimate.mean is None:
@@ -160,17 +155,8 @@ def cell_text(metric: Metric, cell: Cell) -> str:
     return text
 
 
-def _entry(
-    metric: Metric,
-    cell: Cell | None,
-    *,
-    best: bool = False,
-    unequal: tuple[str, ...] = (),
-    chosen: bool = False,
-) -> TableEntry:
-    if cell is None:
-        return TableEntry(NOTHING)
-    return TableEntry(cell_text(metric, cell), cell, best, unequal, chosen)
+def _entry(cell: Cell | None, **marks: Any) -> TableEntry:
+    return TableEntry(NOTHING) if cell is None else TableEntry(cell_text(cell), cell, **marks)
 
 
 def _shown(every: Iterable[int | None]) -> tuple[int | None, ...]:
@@ -188,7 +174,6 @@ def _columns(xs: Sequence[int | None], trained: Iterable[int]) -> tuple[TableCol
 
 
 def _axis_notes(metric: Metric) -> list[str]:
-    """What the columns are, and which direction is better."""
     columns = [] if metric.axis is None else [f"Columns: {metric.axis_label}."]
     return columns + _direction_notes(metric)
 
@@ -231,7 +216,6 @@ def build_tables(report: Report) -> tuple[Table, ...]:
 
 
 def _metric_table(group: MetricGroup, test: SeedTest) -> Table:
-    """The table of a group: a row for each series, a column for each x."""
     metric, xs = group.metric, _shown(group.xs)
     trained = group.trained_lengths if metric.axis == LENGTH else ()
     several_lengths = len(trained) > 1
@@ -249,7 +233,7 @@ def _metric_table(group: MetricGroup, test: SeedTest) -> Table:
                 labels = (*labels, str(series.trained_length or NOTHING))
             cells = [series.cells.get(x) for x in xs]
             entries = tuple(
-                _entry(metric, c, best=c is not None and c.key in best, unequal=series.unequal)
+                _entry(c, best=c is not None and c.key in best, unequal=series.unequal)
                 for c in cells
             )
             done, requested = series.done, series.requested
@@ -321,7 +305,6 @@ def _last_word(group: MetricGroup) -> str:
 
 
 def _subject(group: MetricGroup) -> str:
-    """The words before the last one, such as the name of a task."""
     return group.metric.label.removesuffix(_last_word(group)).strip() or group.metric.label
 
 
@@ -335,7 +318,7 @@ def before_after_table(pair: BeforeAfter) -> Table:
     for both in pair.pairs:
         labels = both[1].row_labels
         for section, series in zip(sections, both, strict=True):
-            entries = tuple(_entry(metric, series.cells.get(x)) for x in xs)
+            entries = tuple(_entry(series.cells.get(x)) for x in xs)
             starts = bool(rows) and series is both[0]
             rows.append(TableRow((*labels, section), str(series.done), entries, starts))
         before, after = both[0].cells, both[1].cells
@@ -356,7 +339,6 @@ def before_after_table(pair: BeforeAfter) -> Table:
 
 
 def _difference_entry(difference: Difference | None, metric: Metric) -> TableEntry:
-    """A difference with its sign, its interval, and what it means if that is certain."""
     if difference is None:
         return TableEntry(NOTHING, says="there is no difference: a value is missing")
     estimate = difference.estimate
@@ -378,9 +360,7 @@ def setting_table(group: SettingGroup) -> Table:
     panel = ""
     for series in group.series:
         cells = [series.cells.get(value) for value in group.values]
-        entries = tuple(
-            _entry(group.metric, c, chosen=c is not None and group.is_chosen(c)) for c in cells
-        )
+        entries = tuple(_entry(c, chosen=c is not None and group.is_chosen(c)) for c in cells)
         starts = bool(rows) and series.panel != panel
         rows.append(TableRow(series.row_labels, f"{series.done}", entries, starts))
         panel = series.panel
@@ -403,7 +383,6 @@ def setting_table(group: SettingGroup) -> Table:
 
 
 def _edge_notes(group: SettingGroup) -> list[str]:
-    """A note on the series whose chosen value is the least or the largest of its candidates."""
     at_edge: dict[str, list[str]] = {}
     for series in group.series:
         cells = [*series.cells.values()]

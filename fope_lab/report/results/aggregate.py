@@ -37,7 +37,6 @@ class SeedValue:
 
     @property
     def value(self) -> float:
-        """The number that the stage measured."""
         return self.measurement.value
 
 
@@ -75,7 +74,6 @@ class Cell:
 
     @property
     def seeds(self) -> dict[int | None, str]:
-        """The key of each seed's stage."""
         missing = {gap.seed: gap.key for gap in self.missing}
         return missing | {value.seed: value.key for value in self.values}
 
@@ -86,7 +84,6 @@ class Cell:
 
     @property
     def key(self) -> CellKey:
-        """The identity of the cell within a report."""
         return self.series, self.metric.name, self.x
 
     @property

@@ -53,12 +53,10 @@ class Series:
 
     @property
     def name(self) -> str:
-        """The label, and the panel if there are several."""
         return f"{self.label} ({self.panel})" if self.panel else self.label
 
     @property
     def row_labels(self) -> tuple[str, ...]:
-        """The labels of a row of a table."""
         return self.axis_values or (self.label,)
 
     @property
@@ -83,12 +81,10 @@ class SeriesGroup:
 
     @property
     def cells(self) -> list[Cell]:
-        """The cells of all series, one series after another."""
         return [cell for series in self.series for cell in series.cells.values()]
 
     @property
     def panels(self) -> dict[str, list[Series]]:
-        """The series by panel, in the order of the sweep."""
         panels: dict[str, list[Series]] = {}
         for series in self.series:
             panels.setdefault(series.panel, []).append(series)
@@ -108,18 +104,15 @@ class MetricGroup(SeriesGroup):
 
     @property
     def key(self) -> GroupKey:
-        """The identity of the group within a report."""
         return self.section, self.metric.name
 
     @property
     def xs(self) -> tuple[int | None, ...]:
-        """Every x at which a series has a cell, in rising order."""
         xs = {x for series in self.series for x in series.cells}
         return tuple(sorted(xs, key=lambda x: (x is not None, x or 0)))
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
-        """The training lengths of the group's models, in rising order."""
         return tuple(sorted({s.trained_length for s in self.series if s.trained_length}))
 
     @property

@@ -58,7 +58,6 @@ def collect_settings(results: Iterable[StageResult]) -> tuple[SettingsGroup, ...
 
 
 def _merge(settings: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """Merge settings by path: the common value, or a description of the values that occur."""
     values: dict[str, list[Any]] = {}
     for mapping in filter(None, settings):
         for path, value in _flatten(mapping):
@@ -96,7 +95,6 @@ def _describe(values: Sequence[Any]) -> str:
 
 
 def _setting_text(value: Any) -> str:
-    """A value of a configuration in words."""
     if isinstance(value, Mapping):  # by length
         texts = {key: _setting_text(item) for key, item in value.items()}
         if len(set(texts.values())) == 1:
@@ -131,17 +129,14 @@ class SettingGroup(SeriesGroup):
 
     @property
     def trained(self) -> str:
-        """The section whose setting it is."""
         return self.setting.partition(".")[0]
 
     @property
     def name(self) -> str:
-        """The name of the setting, such as learning rate."""
         return _words(self.setting)
 
     @property
     def values(self) -> list[float]:
-        """Every value of the setting, in rising order."""
         return sorted({value for series in self.series for value in series.cells})
 
     @property
@@ -185,7 +180,6 @@ def group_over_settings(
 
 
 def _shown(cells: Sequence[Cell], trained: str) -> Iterator[list[Cell]]:
-    """The cells of each group."""
     own = {cell.metric.name for cell in cells if cell.section == trained}
     loss = next((name for name in LOSSES if name in own), None)
     by_metric: dict[tuple[str, str], list[Cell]] = {}

@@ -54,7 +54,6 @@ class StageResult:
 
     @cached_property
     def metrics(self) -> Mapping[str, Metric]:
-        """The metrics that the stage declares, by name."""
         return {metric.name: metric for metric in self.stage.spec.metrics()}
 
     @cached_property

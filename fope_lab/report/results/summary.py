@@ -59,7 +59,6 @@ class Cost:
 
     @property
     def energy(self) -> str:
-        """The energy in words: 'about 0.012 kWh (estimated: …)', or that it is unknown."""
         if self.joules is None:
             return "an unknown energy (a stage ran on a GPU whose power is not listed)"
         powers = [f"{WATTS_PER_CORE:g} W for each core"]
@@ -100,7 +99,6 @@ class TimeLost:
 
     @property
     def words(self) -> str:
-        """The shares in words: '0.2 % reading data, 1 % writing checkpoints, …'."""
         verbs = {"data": "waiting for data", "checkpoints": "writing checkpoints"}
         return ", ".join(
             f"{_percent(share)} {verbs.get(part, part)}" for part, share in self.shares.items()
@@ -143,7 +141,6 @@ class Summary:
 
     @property
     def headline(self) -> str:
-        """The number of stages that are done, and the states of the others."""
         done, unneeded = (self.counts.get(s, 0) for s in (Status.DONE, Status.NOT_NEEDED))
         if unneeded and done + unneeded == self.total:
             return f"All {done} stages that are needed are done; {unneeded} are not needed."
@@ -156,7 +153,6 @@ class Summary:
 
     @property
     def seeds_line(self) -> str:
-        """The seeds, and what their number means for the results."""
         if len(self.seeds) == 1:
             return f"One seed ({self.seeds[0]}): no intervals, and differences may be chance."
         if not self.seeds:

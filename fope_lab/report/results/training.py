@@ -38,7 +38,6 @@ class TrainingCurves:
 
     @property
     def title(self) -> str:
-        """The title of a figure: the metric in words and the section of the sweep file."""
         return f"{self.metric.label.capitalize()} ({self.section})"
 
 

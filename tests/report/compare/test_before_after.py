@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report_samples import BASE, finish, make_report, typical_numbers, write_plan
-from rich.console import Console
+from report_samples import BASE, printed, report_of, typical_numbers
 
 from fope_lab.report import Report
 from fope_lab.report.compare.before_after import difference_of
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import report_tables
-from fope_lab.report.render.terminal import print_report
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
@@ -35,16 +32,14 @@ def better(stage: Stage, length: int | None) -> float:
     return value * 0.9 if stage.section == "extended" and length else value
 
 
-def report_of(folder: Path, store: Store, extended: dict[str, Any], **changes: Any) -> Report:
+def extended_report(folder: Path, store: Store, extended: dict[str, Any], **changes: Any) -> Report:
     stages = {"pretrain": BASE["stages"]["pretrain"], "extend": EXTEND}
     stages |= {"perplexity": PERPLEXITY, "extended": {**PERPLEXITY, **extended}}
-    plan = write_plan(folder, {"stages": stages, "seeds": [0, 1, 2], **changes})
-    finish(plan, store, better)
-    return make_report(plan, store)
+    return report_of(folder, store, {"stages": stages, **changes}, numbers=better)
 
 
 def test_before_and_after_stand_in_one_table(tmp_path: Path, store: Store) -> None:
-    report = report_of(tmp_path, store, {"from": "extend"})
+    report = extended_report(tmp_path, store, {"from": "extend"})
     [pair] = report.before_after
     assert (pair.before.section, pair.after.section) == ("perplexity", "extended")
     assert [(a.label, b.label) for a, b in pair.pairs] == [
@@ -60,9 +55,7 @@ def test_before_and_after_stand_in_one_table(tmp_path: Path, store: Store) -> No
     assert [column.label for column in table.columns] == ["32", "64", "128", "256"]
     assert all(entry.text.endswith(" better") for entry in table.rows[2].entries)
     assert all(entry.text.startswith("−") for entry in table.rows[2].entries)
-    out = io.StringIO()
-    print_report(report, Console(file=out, width=200))
-    assert table.title in out.getvalue()
+    assert table.title in printed(report)
     told = json.loads(json.dumps(report_json(report)))["before_after"]
     assert len(told) == 4 * 4
     [nope] = [e for e in told if e["x"] == 64 and "nope" in str(e["after"]["axes"])]
@@ -72,7 +65,7 @@ def test_before_and_after_stand_in_one_table(tmp_path: Path, store: Store) -> No
 
 def test_an_embedding_that_is_exchanged_is_a_change(tmp_path: Path, store: Store) -> None:
     alibi = {"from": "pretrain", "embedding": "alibi"}
-    report = report_of(tmp_path, store, alibi, grid={"pretrain.embedding": ["nope", "rope"]})
+    report = extended_report(tmp_path, store, alibi, grid={"pretrain.embedding": ["nope", "rope"]})
     [pair] = report.before_after
     assert (pair.before.section, pair.after.section) == ("perplexity", "extended")
     assert [a.label for a, _ in pair.pairs] == ["nope", "rope"]
@@ -90,28 +83,25 @@ def test_an_embedding_that_is_exchanged_is_a_change(tmp_path: Path, store: Store
 def test_other_settings_or_the_same_model_are_no_pair(
     tmp_path: Path, store: Store, other: dict[str, Any]
 ) -> None:
-    assert report_of(tmp_path, store, other).before_after == ()
+    assert extended_report(tmp_path, store, other).before_after == ()
 
 
 def test_one_section_over_both_models_needs_no_second_table(tmp_path: Path, store: Store) -> None:
     stages = {"pretrain": BASE["stages"]["pretrain"], "extend": EXTEND, "perplexity": PERPLEXITY}
-    plan = write_plan(
-        tmp_path,
-        {"stages": stages, "seeds": [0], "grid": {"perplexity.from": ["pretrain", "extend"]}},
-    )
-    finish(plan, store)
-    assert make_report(plan, store).before_after == ()
+    grid = {"perplexity.from": ["pretrain", "extend"]}
+    changes = {"stages": stages, "seeds": [0], "grid": grid}
+    assert report_of(tmp_path, store, changes).before_after == ()
 
 
 def cells_of(folder: Path, values: dict[int, float]) -> Cell:
     """A cell with chosen values by seed."""
-    folder.mkdir()
-    plan = write_plan(folder, {"seeds": list(values), "grid": {"pretrain.embedding": ["rope"]}})
-    store = Store(folder / "store")
-    finish(plan, store, lambda stage, length: values[stage.seed or 0] if length else 1.0)
-    return next(
-        c for c in make_report(plan, store).cells if c.metric.name == "perplexity_by_length"
-    )
+    changes = {"seeds": list(values), "grid": {"pretrain.embedding": ["rope"]}}
+
+    def numbers(stage: Stage, length: int | None) -> float:
+        return values[stage.seed or 0] if length else 1.0
+
+    report = report_of(folder, changes=changes, numbers=numbers)
+    return next(c for c in report.cells if c.metric.name == "perplexity_by_length")
 
 
 def test_the_interval_is_paired_where_seeds_are(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from report_samples import BASE, finish, make_report, write_plan
+from report_samples import BASE, make_report, report_of, write_plan
 from scipy import stats
 from shipped import sweep_of
 
@@ -244,9 +244,7 @@ def published_of(folder: Path, changes: dict[str, Any]) -> PublishedTable:
 def paper_of(
     folder: Path, published: PublishedTable, sweep: dict[str, Any] | None = None, **options: Any
 ) -> PaperComparison:
-    plan, store = write_plan(folder, sweep), Store(folder / "store")
-    finish(plan, store, **options)
-    return compared(make_report(plan, store), published)
+    return compared(report_of(folder, changes=sweep, **options), published)
 
 
 def compared(report: Report, published: PublishedTable) -> PaperComparison:
@@ -421,7 +419,6 @@ def test_settings_that_are_no_axes_count_too(tmp_path: Path) -> None:
 def test_a_tables_setting_counts_where_it_is_an_axis(tmp_path: Path) -> None:
     published = published_of(tmp_path, {"setting": {"scale": "tiny"}})
     assert len(paper_of(tmp_path, published).numbers) == 1
-    (tmp_path / "axis").mkdir()
     stages = {**BASE["stages"], "pretrain": {**BASE["stages"]["pretrain"], "model": "tiny"}}
     grid = {"pretrain.embedding": ["rope"], "pretrain.model.scale": ["mini", "tiny"]}
     sweep = {"grid": grid, "seeds": [0], "stages": stages}
@@ -449,9 +446,7 @@ def test_two_stages_with_one_metric_are_told_apart_by_their_corpus(tmp_path: Pat
 
 
 def test_json_has_the_published_number_of_each_cell(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path, {"paper": "fope/figure1"})
-    finish(plan, store)
-    report = make_report(plan, store)
+    report = report_of(tmp_path, store, {"paper": "fope/figure1"})
     assert {cell["paper"] for cell in report_json(report)["cells"]} == {None}
     assert report_json(report)["beside"]["says"]
     report = dataclasses.replace(report, paper=compared(report, published_of(tmp_path, {})))

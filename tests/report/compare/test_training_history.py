@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_samples import BASE, finish, make_report, write_plan
+from report_samples import BASE, report_of, write_plan
 
 from fope_lab.report.compare.comparability import TrainingHistory, compare, differences
 from fope_lab.report.render.figures import draw_figures
@@ -150,14 +150,11 @@ def test_other_content_under_one_name_is_other_data(tmp_path: Path) -> None:
 
 
 def test_what_a_checkpoint_was_trained_on_is_not_known() -> None:
-    alike, other = TrainingHistory(100, "hf:a@1", ()), TrainingHistory(100, "hf:b@1", ())
-    scratch = TrainingHistory(100, None, ())
-    assert compare(alike, TrainingHistory(100, "hf:a@1", ())) == {}
-    for one, two, words in ((alike, other, "hf:a@1 and hf:b@1"), (scratch, alike, "from scratch")):
-        [(kind, found)] = compare(one, two).items()
-        assert kind == "start"
-        assert words in found
-        assert "unknown" in found
+    one, two, scratch = (TrainingHistory(100, start, ()) for start in ("hf:a@1", "hf:b@1", None))
+    assert compare(one, TrainingHistory(100, "hf:a@1", ())) == {}
+    unknown = "; the training data of a checkpoint is unknown"
+    assert compare(one, two) == {"start": f"start (hf:a@1 and hf:b@1{unknown})"}
+    assert compare(scratch, one) == {"start": f"start (from scratch and hf:a@1{unknown})"}
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9))
@@ -168,10 +165,7 @@ def test_parameters_are_compared_both_ways_alike(one: int, other: int) -> None:
 
 
 def table_of(folder: Path, changes: dict[str, Any]) -> Table:
-    plan, store = write_plan(folder, changes), Store(folder / "store")
-    finish(plan, store)
-    report = make_report(plan, store)
-    tables = build_tables(report)
+    tables = build_tables(report_of(folder, changes=changes))
     return next(table for table in tables if table.title == "Perplexity")
 
 
@@ -200,9 +194,8 @@ def test_the_odd_row_is_marked_and_its_axis_named(tmp_path: Path) -> None:
 
 
 def test_figures_and_json_say_it_too(tmp_path: Path) -> None:
-    plan = write_plan(tmp_path, {"grid": {"pretrain.train.tokens": [64000, 128000]}})
-    finish(plan, Store(tmp_path / "store"))
-    report = make_report(plan, Store(tmp_path / "store"))
+    changes = {"grid": {"pretrain.train.tokens": [64000, 128000]}}
+    report = report_of(tmp_path, changes=changes)
     curves = [figure for figure in draw_figures(report) if "by context length" in figure.title]
     assert len(curves) == 2
     for figure in curves:

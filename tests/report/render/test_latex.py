@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_samples import finish, make_report, write_plan
+from report_samples import report_of
 
-from fope_lab.report import Report
 from fope_lab.report.render.latex import PLAIN, escaped, label_of, render_latex
 from fope_lab.report.render.tables import paper_table, report_tables
-from fope_lab.store import Store
 
 MEANING = {command: mark for mark, command in PLAIN.items()} | {"{}": ""}
 COMMAND = re.compile("|".join(map(re.escape, sorted(MEANING, key=len, reverse=True))))
-
-
-def report_of(folder: Path, changes: dict[str, Any] | None = None) -> Report:
-    plan, store = write_plan(folder, changes), Store(folder / "store")
-    finish(plan, store)
-    return make_report(plan, store)
 
 
 def read(text: str) -> str:
@@ -57,7 +48,7 @@ def test_every_entry_stands_in_its_row_and_column(tmp_path: Path) -> None:
 
 def test_panels_are_divided_by_a_rule(tmp_path: Path) -> None:
     grid = {"pretrain.embedding": ["rope", "nope"], "pretrain.model.num_layers": [1, 2]}
-    report = report_of(tmp_path, {"grid": grid, "seeds": [0]})
+    report = report_of(tmp_path, changes={"grid": grid, "seeds": [0]})
     divided = sum(row.starts_panel for table in report_tables(report) for row in table.rows)
     assert divided > 0
     tables = len(report_tables(report))
@@ -66,7 +57,7 @@ def test_panels_are_divided_by_a_rule(tmp_path: Path) -> None:
 
 def test_the_comparison_with_the_paper_is_the_last_table(tmp_path: Path) -> None:
     grid = {"pretrain.embedding": ["nope", "rope", "rope-a"]}
-    report = report_of(tmp_path, {"paper": "fope/table2", "grid": grid})
+    report = report_of(tmp_path, changes={"paper": "fope/table2", "grid": grid})
     assert report.paper is not None
     table = paper_table(report.paper)
     assert tabulars(render_latex(report))[-1][1][0] == table.header
@@ -106,7 +97,7 @@ def test_a_label_is_a_file_name_too(text: str) -> None:
 
 def test_claims_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
     claims = ["passkey@128: fope > rope", "perplexity@64: fope ~ rope within 10%"]
-    report = report_of(tmp_path, {"report": {"tables": [], "claims": claims}})
+    report = report_of(tmp_path, changes={"report": {"tables": [], "claims": claims}})
     ((columns, lines),) = tabulars(render_latex(report))
     assert columns == "lllrr"
     for verdict, line in zip(report.verdicts, lines[1:], strict=True):
@@ -118,7 +109,7 @@ def test_claims_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
 def test_claims_stand_below_their_sentence_in_latex(tmp_path: Path) -> None:
     group = {"quote": "A & B, 50 %", "place": "§5", "claims": ["passkey@128: fope > rope"]}
     claims = ["perplexity@64: fope ~ rope within 10%", group]
-    text = render_latex(report_of(tmp_path, {"report": {"tables": [], "claims": claims}}))
+    text = render_latex(report_of(tmp_path, changes={"report": {"tables": [], "claims": claims}}))
     across = r"\addlinespace \multicolumn{5}{p{\linewidth}}{“A \& B, 50 \%” (\S{}5)} \\"
     assert text.count(across) == 1
     places = [text.index(part) for part in ("perplexity@64", across, "passkey@128")]

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report_samples import BASE, finish, links_of, make_report, write_plan
-from rich.console import Console
+from report_samples import BASE, finish, links_of, make_report, printed, report_of, write_plan
 
-from fope_lab.report import Report
 from fope_lab.report.compare.best import meaning
 from fope_lab.report.files import write_report
 from fope_lab.report.render.json import report_numbers
 from fope_lab.report.render.markdown import escaped, render_markdown, table_markdown
 from fope_lab.report.render.tables import Table, build_tables, compared_texts
-from fope_lab.report.render.terminal import print_report
 from fope_lab.store import Store
 
 PAPER = {"paper": "fope/table2", "grid": {"pretrain.embedding": ["nope", "rope", "rope-a"]}}
-
-
-def report_of(folder: Path, changes: dict[str, Any] | None = None, **options: Any) -> Report:
-    plan, store = write_plan(folder, changes), Store(folder / "store")
-    finish(plan, store, **options)
-    return make_report(plan, store)
 
 
 def grids(text: str) -> list[list[list[str]]]:
@@ -49,12 +39,7 @@ def test_every_entry_stands_in_its_row_and_column(tmp_path: Path) -> None:
     assert "\\*" not in text
     by_header = {tuple(grid[0]): grid for grid in grids(text)}
     for table in build_tables(report):
-        header = (
-            *table.labels,
-            "seeds",
-            *(f"{c.label}†" if c.trained else c.label for c in table.columns),
-        )
-        grid = by_header[header]
+        grid = by_header[tuple(table.header)]
         assert len(grid) == len(table.rows) + 2
         for row, line in zip(table.rows, grid[2:], strict=True):
             texts = [f"**{e.marked}**" if e.best else e.marked for e in row.entries]
@@ -79,8 +64,7 @@ def test_sections_come_in_order_and_only_where_there_is_something(tmp_path: Path
 
     claims = {"report": {"claims": ["perplexity@256: fope < rope"]}}
     assert sections(render_markdown(report_of(tmp_path))) == ["Tables", "Provenance", "Stages"]
-    (tmp_path / "more").mkdir()
-    report = report_of(tmp_path / "more", {"paper": "fope/figure1", **claims})
+    report = report_of(tmp_path / "more", changes={"paper": "fope/figure1", **claims})
     text = render_markdown(report)
     assert sections(text) == [
         "Claims",
@@ -96,7 +80,7 @@ def test_sections_come_in_order_and_only_where_there_is_something(tmp_path: Path
 
 
 def test_published_and_ours_stand_beside_each_other(tmp_path: Path) -> None:
-    report = report_of(tmp_path, {**PAPER, "stages": with_lengths([64, 512, 1024])})
+    report = report_of(tmp_path, changes={**PAPER, "stages": with_lengths([64, 512, 1024])})
     text = render_markdown(report)
     grid = next(grid for grid in grids(text) if grid[0][:2] == ["row", "column"])
     assert report.paper is not None
@@ -114,10 +98,8 @@ def with_lengths(lengths: list[int]) -> dict[str, Any]:
 
 
 def test_the_terminal_shows_the_same_numbers(tmp_path: Path) -> None:
-    report = report_of(tmp_path, {**PAPER, "stages": with_lengths([64, 512])})
-    out = io.StringIO()
-    print_report(report, Console(file=out, width=200))
-    text = out.getvalue()
+    report = report_of(tmp_path, changes={**PAPER, "stages": with_lengths([64, 512])})
+    text = printed(report, 200)
     assert "arXiv 2412.17739, Table 2: 6 of 30 published numbers have a cell" in text
     assert report.paper is not None
     for one in report.paper.numbers:
@@ -129,7 +111,7 @@ def test_the_terminal_shows_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_the_same_numbers(tmp_path: Path) -> None:
-    report = report_of(tmp_path, {**PAPER, "stages": with_lengths([64, 512])})
+    report = report_of(tmp_path, changes={**PAPER, "stages": with_lengths([64, 512])})
     page = write_report(report, tmp_path / "page").page.read_text()
     assert '<section id="paper">' in page
     assert 'href="https://arxiv.org/abs/2412.17739"' in page
@@ -138,12 +120,6 @@ def test_the_page_shows_the_same_numbers(tmp_path: Path) -> None:
         published, _, difference, _ = compared_texts(one)
         assert f'<span class="published">{published}</span>' in page
         assert f'<span class="difference">{difference}' in page
-
-
-def test_the_page_of_a_sweep_without_a_paper_has_no_such_section(tmp_path: Path) -> None:
-    page = write_report(report_of(tmp_path), tmp_path / "page").page.read_text()
-    assert 'id="paper"' not in page
-    assert "Comparison with the paper" not in page
 
 
 @pytest.mark.parametrize(
@@ -160,7 +136,7 @@ def test_names_are_text(text: str) -> None:
 def test_the_summary_of_a_run_has_differences_and_verdicts(tmp_path: Path) -> None:
     claims = ["perplexity@512: nope < rope", "perplexity@512: rope < nope"]
     sweep = {**PAPER, "stages": with_lengths([64, 512]), "report": {"claims": claims}}
-    report = report_of(tmp_path, sweep)
+    report = report_of(tmp_path, changes=sweep)
     numbers = report_numbers(report)
     assert report.paper is not None
     rope = report.paper.numbers[0]
@@ -174,4 +150,8 @@ def test_the_summary_of_a_run_has_differences_and_verdicts(tmp_path: Path) -> No
 
 
 def test_without_a_paper_and_claims_there_are_stages_only(tmp_path: Path) -> None:
-    assert set(report_numbers(report_of(tmp_path))) == {("stages_done",)}
+    report = report_of(tmp_path)
+    assert set(report_numbers(report)) == {("stages_done",)}
+    page = write_report(report, tmp_path / "page").page.read_text()
+    assert 'id="paper"' not in page
+    assert "Comparison with the paper" not in page

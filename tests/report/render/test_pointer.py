@@ -8,13 +8,14 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from report_samples import finish, make_report, typical_numbers, write_plan
+from report_samples import report_of, typical_numbers
 
 from fope_lab.report import Report
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.tables import cell_text
 from fope_lab.store import Store
+from fope_lab.sweep.graph import Stage
 
 PERPLEXITY = "Perplexity by context length"
 EMBEDDINGS = {"nope", "alibi", "rope", "fope"}
@@ -23,10 +24,7 @@ Places = dict[str, list[tuple[float, float, str]]]
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    folder = tmp_path_factory.mktemp("pointer")
-    plan, store = write_plan(folder), Store(folder / "store")
-    finish(plan, store)
-    return make_report(plan, store)
+    return report_of(tmp_path_factory.mktemp("pointer"))
 
 
 def drawing_of(report: Report, title: str) -> ET.Element:
@@ -64,7 +62,7 @@ def test_a_point_says_what_the_table_says(report: Report) -> None:
     assert set(points) == EMBEDDINGS
     [group] = [group for group in report.figure_groups if group.section == "perplexity"]
     for series in group.series:
-        expected = [f"{cell_text(group.metric, cell)} at {x}" for x, cell in series.cells.items()]
+        expected = [f"{cell_text(cell)} at {x}" for x, cell in series.cells.items()]
         assert [text for _, _, text in points[series.label]] == expected
 
 
@@ -85,16 +83,12 @@ def test_a_training_has_a_point_for_each_of_its_steps(report: Report) -> None:
 
 
 def test_a_value_that_is_not_finite_has_no_point(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path, {"seeds": [0]})
-    finish(
-        plan,
-        store,
-        lambda stage, length: (
-            math.inf if length == 128 and stage.embedding == "rope"
-            else typical_numbers(stage, length)
-        ),
-    )  # fmt: skip
-    points = points_of(drawing_of(make_report(plan, store), PERPLEXITY))
+    def numbers(stage: Stage, length: int | None) -> float:
+        bad = length == 128 and stage.embedding == "rope"
+        return math.inf if bad else typical_numbers(stage, length)
+
+    report = report_of(tmp_path, store, {"seeds": [0]}, numbers=numbers)
+    points = points_of(drawing_of(report, PERPLEXITY))
     assert [text.rpartition(" ")[2] for _, _, text in points["rope"]] == ["32", "64", "256"]
     assert len(points["fope"]) == 4
 

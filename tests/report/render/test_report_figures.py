@@ -14,7 +14,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from report_samples import finish, make_report, typical_numbers, write_plan
+from report_samples import report_of, typical_numbers, write_plan
 
 from fope_lab.drawing.palette import COLOURS, Look
 from fope_lab.drawing.plot import Curve, Panel, draw_panel, length_label, spread
@@ -33,19 +33,13 @@ heights = st.lists(st.floats(0, 250), max_size=12)
 def figures_of(
     folder: Path, store: Store, changes: dict[str, object] | None = None, **arguments: object
 ) -> dict[str, Figure]:
-    plan = write_plan(folder, changes)
-    finish(plan, store, **arguments)  # type: ignore[arg-type]
-    return {figure.title: figure for figure in draw_figures(make_report(plan, store))}
+    report = report_of(folder, store, changes, **arguments)
+    return {figure.title: figure for figure in draw_figures(report)}
 
 
 def words_of(svg: str) -> list[str]:
-    return [
-        "".join(element.itertext()) for element in ET.fromstring(svg).iter() if _is_text(element)
-    ]
-
-
-def _is_text(element: ET.Element) -> bool:
-    return element.tag.rpartition("}")[2] == "text"
+    texts = (e for e in ET.fromstring(svg).iter() if e.tag.rpartition("}")[2] == "text")
+    return ["".join(element.itertext()) for element in texts]
 
 
 def panel(**changes: object) -> Panel:
@@ -55,7 +49,7 @@ def panel(**changes: object) -> Panel:
         "x_label": "context length",
         "y_label": "perplexity",
         "curves": (curve,),
-        "ticks": (32, 64, 128),
+        "ticks": {x: str(x) for x in (32, 64, 128)},
         "log_y": False,
         "y_range": (8.0, 21.0),
     }
@@ -211,20 +205,16 @@ def test_bands_that_are_cut_are_named(tmp_path: Path, store: Store) -> None:
         return 0.5 + 0.2 * seed if stage.kind == "passkey" else 9.0
 
     figures = figures_of(tmp_path, store, numbers=numbers)
-    low, high = paired_interval([10.0, 18.0, 10.0])
+    values = [10.0, 18.0, 10.0]
+    low, high = scipy.stats.t.interval(
+        0.95, 2, statistics.fmean(values), statistics.stdev(values) / math.sqrt(3)
+    )
     notes = figures["Perplexity by context length"].notes
     assert [note for note in notes if "cut" in note] == [
         f"Bands are cut at the edge: rope reaches {high:.2f}."
     ]
     assert low < 9
     assert not any("cut" in note for note in figures["Passkey accuracy by context length"].notes)
-
-
-def paired_interval(values: list[float]) -> tuple[float, float]:
-    """Student's interval of a mean."""
-    mean, half = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
-    half *= scipy.stats.t.ppf(0.975, len(values) - 1)
-    return mean - half, mean + half
 
 
 def test_nothing_is_drawn_where_nothing_is_finite(tmp_path: Path, store: Store) -> None:

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report_samples import BASE, finish, links_of, make_report, write_plan
+from report_samples import finish, links_of, make_report, write_plan
 
 from fope_lab.report import Report, RunLinks, build_report
 from fope_lab.report.render.html import format_count, format_moment, format_seconds, render_html
@@ -215,11 +215,11 @@ def test_both_kinds_of_paper_are_styled(report: Report) -> None:
 
 
 def test_one_seed_links_straight_to_its_run(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path, {"seeds": [0], "stages": BASE["stages"]})
+    plan = write_plan(tmp_path, {"seeds": [0]})
     finish(plan, store)
-    report = make_report(plan, store)
     links = links_of(plan)
-    text = render_html(replace(report, links=links))
+    report = make_report(plan, store, links)
+    text = render_html(report)
     entry = build_tables(report)[0].rows[0].entries[0]
     assert entry.cell is not None
     [value] = entry.cell.values

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_samples import finish, make_report, write_plan
+from report_samples import report_of
 
 from fope_lab.report.files import write_report
 from fope_lab.store import Store
@@ -22,9 +22,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 @pytest.fixture
 def page(tmp_path: Path, store: Store) -> Iterator[Any]:
     """The report of the sample sweep; an error of its script fails the test."""
-    plan = write_plan(tmp_path)
-    finish(plan, store)
-    written = write_report(make_report(plan, store), tmp_path / "report")
+    written = write_report(report_of(tmp_path, store), tmp_path / "report")
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
-from report_samples import finish, make_report, typical_numbers, write_plan
+from report_samples import report_of, typical_numbers
 from rich.console import Console
 
 from fope_lab.report.render.tables import Table, build_tables
@@ -19,10 +19,7 @@ from fope_lab.sweep.graph import Stage
 def tables_of(
     folder: Path, store: Store, changes: dict[str, object] | None = None, **arguments: object
 ) -> dict[str, Table]:
-    plan = write_plan(folder, changes)
-    finish(plan, store, **arguments)  # type: ignore[arg-type]
-    report = make_report(plan, store)
-    return {t.title: t for t in build_tables(report)}
+    return {t.title: t for t in build_tables(report_of(folder, store, changes, **arguments))}
 
 
 def row_of(table: Table, label: str) -> tuple[str, ...]:
@@ -52,22 +49,6 @@ def test_the_best_of_each_column_is_marked(tmp_path: Path, store: Store) -> None
     assert best_in(tables["Perplexity"], "256") == {"alibi"}
     assert best_in(tables["Passkey accuracy"], "128") == {"fope"}  # higher is better
     assert best_in(tables["Loss (pretrain)"], "value") == {"rope"}
-
-
-def test_what_shows_the_same_digits_is_as_good(tmp_path: Path, store: Store) -> None:
-    values = {"nope": 0.5, "alibi": 0.99996, "rope": 1.0, "fope": 0.9}
-
-    def numbers(stage: Stage, length: int | None) -> float:
-        return values[stage.embedding or ""]
-
-    table = tables_of(tmp_path, store, numbers=numbers)["Passkey accuracy"]
-    assert best_in(table, "64") == set()
-
-
-def test_nothing_stands_out_where_all_are_equal(tmp_path: Path, store: Store) -> None:
-    table = tables_of(tmp_path, store, numbers=lambda stage, length: 0.5)["Passkey accuracy"]
-    assert not table.has_best
-    assert row_of(table, "rope")[0] == "0.500 ± 0.000"
 
 
 def test_only_rows_of_one_panel_compete(tmp_path: Path, store: Store) -> None:

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_samples import finish, make_report, write_plan
-
-from fope_lab.store import Store
+from report_samples import report_of
 
 BPE = {"train": "bpe", "vocabulary": 300, "corpus": "python-docs"}
 ALIKE: dict[str, Any] = {"grid": {"pretrain.embedding": ["rope", "fope"]}}
@@ -17,9 +15,7 @@ DIFFERENT: dict[str, Any] = {"grid": {**ALIKE["grid"], "pretrain.tokenizer": ["b
 
 def shown(folder: Path, changes: dict[str, Any]) -> tuple[list[str], list[str]]:
     """The metrics of the tables and of the figures."""
-    plan, store = write_plan(folder, changes), Store(folder / "store")
-    finish(plan, store)
-    report = make_report(plan, store)
+    report = report_of(folder, changes=changes)
     tables, figures = report.table_groups, report.figure_groups
     return [g.metric.short_name for g in tables], [g.metric.short_name for g in figures]
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_samples import BASE, finish, make_report, write_plan
+from report_samples import BASE, finish, make_report, report_of, write_plan
 
+from fope_lab.report import Report
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import render_json
 from fope_lab.report.results.summary import BOARD_WATTS, WATTS_PER_CORE, Cost
@@ -28,15 +29,20 @@ def taking(plan: Plan, store: Store, seconds: float, device: str) -> None:
             path.write_text(json.dumps(done | {"seconds": seconds, "ran": {"device": device}}))
 
 
-def cost_of_report(plan: Plan, store: Store) -> Cost:
-    return make_report(plan, store).summary.cost
+def report_taking(
+    folder: Path, store: Store, changes: dict[str, Any], seconds: float, device: str
+) -> tuple[Report, int]:
+    """A report, every stage of which took `seconds` on a device; and the number of stages."""
+    plan = write_plan(folder, changes)
+    finish(plan, store)
+    taking(plan, store, seconds, device)
+    return make_report(plan, store), len(plan.sweep.stages)
 
 
 def test_time_and_tokens_add_up(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path, {"seeds": [0, 1], "grid": {"pretrain.embedding": ["rope", "nope"]}})
-    finish(plan, store)
-    taking(plan, store, 30.0, "cpu")
-    cost, stages = cost_of_report(plan, store), len(plan.sweep.stages)
+    changes = {"seeds": [0, 1], "grid": {"pretrain.embedding": ["rope", "nope"]}}
+    report, stages = report_taking(tmp_path, store, changes, 30.0, "cpu")
+    cost = report.summary.cost
     assert cost.stages == stages
     assert cost.seconds == cost.core_seconds == 30.0 * stages  # one core each
     assert cost.gpu_seconds == 0
@@ -46,13 +52,10 @@ def test_time_and_tokens_add_up(tmp_path: Path, store: Store) -> None:
 
 def test_what_is_reserved_counts(tmp_path: Path, store: Store) -> None:
     pretrain = {**BASE["stages"]["pretrain"], "resources": {"cpus": 3, "gpus": 2}}
-    stages = {**BASE["stages"], "pretrain": pretrain}
-    plan = write_plan(tmp_path, {**ONE, "stages": stages})
-    finish(plan, store)
+    changes = {**ONE, "stages": {**BASE["stages"], "pretrain": pretrain}}
     card = "NVIDIA H100 80GB HBM3"
-    taking(plan, store, 10.0, card)
-    cost = cost_of_report(plan, store)
-    others = len(plan.sweep.stages) - 1
+    report, stages = report_taking(tmp_path, store, changes, 10.0, card)
+    cost, others = report.summary.cost, stages - 1
     assert cost.gpu_seconds == 2 * 10.0
     assert cost.core_seconds == 10.0 * (others + 2 * 3)  # two workers of three cores
     assert cost.joules == pytest.approx(WATTS_PER_CORE * cost.core_seconds + 20.0 * 700)
@@ -62,19 +65,17 @@ def test_what_is_reserved_counts(tmp_path: Path, store: Store) -> None:
 
 def test_an_unknown_card_has_an_unknown_energy(tmp_path: Path, store: Store) -> None:
     pretrain = {**BASE["stages"]["pretrain"], "resources": {"gpus": 1}}
-    plan = write_plan(tmp_path, {**ONE, "stages": {**BASE["stages"], "pretrain": pretrain}})
-    finish(plan, store)
-    taking(plan, store, 10.0, "Abacus 9000")
-    cost = cost_of_report(plan, store)
+    changes = {**ONE, "stages": {**BASE["stages"], "pretrain": pretrain}}
+    cost = report_taking(tmp_path, store, changes, 10.0, "Abacus 9000")[0].summary.cost
     assert cost.joules is None
     assert "unknown" in cost.energy
 
 
 def test_only_finished_stages_cost(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path, ONE)
-    assert cost_of_report(plan, store) == Cost(0, 0.0, 0.0, 0.0, 0, 0.0)
+    assert make_report(plan, store).summary.cost == Cost(0, 0.0, 0.0, 0.0, 0, 0.0)
     finish(plan, store, fail={"pretrain[embedding=rope,seed=0]": "out of memory"})
-    assert cost_of_report(plan, store).tokens == 0
+    assert make_report(plan, store).summary.cost.tokens == 0
 
 
 def test_attempts_before_the_last_cost_as_well(tmp_path: Path, store: Store) -> None:
@@ -101,12 +102,9 @@ def test_attempts_before_the_last_cost_as_well(tmp_path: Path, store: Store) -> 
 
 
 def test_the_page_and_the_json_say_it(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path, ONE)
-    finish(plan, store)
-    taking(plan, store, 3600.0, "cpu")
-    report = make_report(plan, store)
+    report, stages = report_taking(tmp_path, store, ONE, 3600.0, "cpu")
     page = render_html(report)
-    assert f"{len(plan.sweep.stages)} core-hours" in page
+    assert f"{stages} core-hours" in page
     assert "64k tokens of training" in page
     assert "estimated, not measured" in page
     assert json.loads(render_json(report))["cost"]["tokens"] == 64_000
@@ -138,10 +136,8 @@ def test_the_time_of_trainings_is_divided(tmp_path: Path, store: Store) -> None:
     assert (row["tokens_per_second"], row["flops_utilisation"]) == (51_234.0, 0.412)
 
 
-def test_results_of_older_versions_do_not_divide_it(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path, ONE)
-    finish(plan, store)
-    report = make_report(plan, store)
+def test_results_without_these_seconds_do_not_divide_it(tmp_path: Path, store: Store) -> None:
+    report = report_of(tmp_path, store, ONE)
     assert report.summary.time_lost is None
     assert json.loads(render_json(report))["time_lost"] is None
     assert "Of the time of" not in render_html(report)

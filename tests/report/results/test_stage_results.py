@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from report_samples import BASE, declaring, finish, make_report, result, write_plan
+from report_samples import report_of as sample_report
 
 from fope_lab.report import Report
+from fope_lab.report.render.curves import Figure
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.tables import MOST_COLUMNS, build_tables
+from fope_lab.report.render.tables import MOST_COLUMNS, Table, build_tables
 from fope_lab.report.results.layout import LEAST_CHANCE
 from fope_lab.report.results.stage_results import read_stages
 from fope_lab.stages.metric import LENGTH, POSITION, WORDS, CurveAxis, Metric
@@ -58,14 +60,20 @@ def report_of(
     return make_report(declaring(plan, *metrics), store)
 
 
+def table_of(report: Report, title: str) -> Table:
+    return next(table for table in build_tables(report) if table.title == title)
+
+
 def texts_of(report: Report, title: str) -> list[str]:
-    [table] = [table for table in build_tables(report) if table.title == title]
-    return [entry.text for entry in table.rows[0].entries]
+    return [entry.text for entry in table_of(report, title).rows[0].entries]
 
 
 def notes_of(report: Report, title: str) -> str:
-    [table] = [table for table in build_tables(report) if table.title == title]
-    return " ".join(table.notes)
+    return " ".join(table_of(report, title).notes)
+
+
+def figure_of(report: Report, title: str = "Passkey accuracy by context length") -> Figure:
+    return next(figure for figure in draw_figures(report) if figure.title == title)
 
 
 RECORD = ResultRecord(
@@ -159,7 +167,7 @@ def test_wilsons_interval_is_shown_and_drawn(tmp_path: Path, store: Store) -> No
     report = report_of(tmp_path, store, [PASSKEY], measured)
     assert texts_of(report, "Passkey accuracy") == ["0.900 (0.826–0.945)"]
     assert "Wilson" in notes_of(report, "Passkey accuracy")
-    [figure] = [f for f in draw_figures(report) if f.title == "Passkey accuracy by context length"]
+    figure = figure_of(report)
     assert any("Bands of one seed" in note for note in figure.notes)
     [cell] = [c for c in report_json(report)["cells"] if c["metric"] == PASSKEY.name]
     assert cell["values"][0]["ci95"] == [0.826, 0.945]
@@ -190,7 +198,7 @@ def test_chance_is_drawn_where_it_can_be_seen(
     assert LEAST_CHANCE > 1 / 90_000
     measured = [Measurement(name=PASSKEY.name, x=64, value=0.9, chance=chance)]
     report = report_of(tmp_path, store, [PASSKEY], measured)
-    [figure] = [f for f in draw_figures(report) if f.title == "Passkey accuracy by context length"]
+    figure = figure_of(report)
     assert (">chance<" in figure.drawings[0]) == drawn
     assert ("Guessing gives" in notes_of(report, "Passkey accuracy")) == drawn
 
@@ -201,11 +209,10 @@ def test_a_curve_by_position_has_a_linear_axis_and_the_trained_length(
     name, xs = "posgen_accuracy_by_position", range(4, 256)
     measured = [Measurement(name=name, x=x, value=1.0 / (1 + x // 64), chance=1 / 17) for x in xs]
     report = report_of(tmp_path, store, [accuracy(name, POSITION, xs)], measured)
-    [figure] = [f for f in draw_figures(report) if "position" in f.title]
-    assert figure.title == "Posgen accuracy by position (passkey)"
+    figure = figure_of(report, "Posgen accuracy by position (passkey)")
     words = set(figure.drawings[0].replace("<", ">").split(">"))
     assert {"position, tokens", "trained at 64", "50", "200", "chance"} <= words
-    [table] = [t for t in build_tables(report) if t.title == figure.title]
+    table = table_of(report, figure.title)
     labels = [int(column.label) for column in table.columns]
     assert len(labels) == MOST_COLUMNS
     assert (labels[0], labels[-1]) == (4, 255)
@@ -216,7 +223,7 @@ def test_a_curve_by_position_has_a_linear_axis_and_the_trained_length(
 def test_a_trained_length_outside_the_plot_is_told(tmp_path: Path, store: Store) -> None:
     measured = [Measurement(name=PASSKEY.name, x=x, value=0.5) for x in (128, 256)]
     report = report_of(tmp_path, store, [PASSKEY], measured)
-    [figure] = [f for f in draw_figures(report) if f.title == "Passkey accuracy by context length"]
+    figure = figure_of(report)
     assert "trained at" not in figure.drawings[0]
     assert "Trained at 64, outside the plot." in figure.notes
 
@@ -255,7 +262,7 @@ def test_tasks_of_a_stage_are_columns_of_one_table(tmp_path: Path, store: Store)
         "Nq loss (passkey)",
         "Accuracy (passkey)",
     ]
-    [table] = [table for table in build_tables(report) if table.title == "Accuracy (passkey)"]
+    table = table_of(report, "Accuracy (passkey)")
     assert [column.label for column in table.columns] == ["piqa", "sciq"]
     assert [entry.text for entry in table.rows[0].entries] == ["0.250", "0.500"]
     assert len(table.notes) == len(set(table.notes))
@@ -273,15 +280,14 @@ def test_the_best_is_that_of_each_task(tmp_path: Path, store: Store) -> None:
         ]
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
             attempt.finish(result(*measured))
-    tables = build_tables(make_report(declaring(plan, SCIQ, PIQA), store))
-    [table] = [table for table in tables if table.title == "Accuracy (passkey)"]
+    table = table_of(make_report(declaring(plan, SCIQ, PIQA), store), "Accuracy (passkey)")
     assert [row.labels for row in table.rows] == [("rope",), ("fope",)]
     assert [[e.best for e in row.entries] for row in table.rows] == [[False, True], [True, False]]
 
 
 def test_two_stages_with_one_metric_are_told_apart(tmp_path: Path, store: Store) -> None:
     more = {"key": {**BASE["stages"]["passkey"], "trials": 3}}
-    plan = write_plan(tmp_path, {"seeds": [0], "stages": {**BASE["stages"], **more}})
-    finish(plan, store)
-    titles = [table.title for table in build_tables(make_report(plan, store))]
+    changes = {"seeds": [0], "stages": {**BASE["stages"], **more}}
+    report = sample_report(tmp_path, store, changes)
+    titles = [table.title for table in build_tables(report)]
     assert titles[:3] == ["Perplexity", "Passkey accuracy (passkey)", "Passkey accuracy (key)"]
