@@ -45,7 +45,6 @@ class Heatmap:
     values: NDArray[np.float64]
     low: float = 0.0
     high: float = 1.0
-    form: str = ".2f"
 
 
 def draw_heatmap(heatmap: Heatmap) -> Figure:
@@ -81,7 +80,7 @@ def draw_cells(axes: Axes, heatmap: Heatmap, *, numbers: bool) -> None:
             axes.text(
                 column + 0.5,
                 row + 0.5,
-                format(value, heatmap.form),
+                f"{value:.2f}",
                 ha="center",
                 va="center",
                 fontsize=9,
