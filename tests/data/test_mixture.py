@@ -107,14 +107,7 @@ def test_a_batch_counts_the_tokens_before_the_padding(prepared: dict[str, Path])
     assert (batch.lengths == batch.input_ids.shape[1]).any()
 
 
-@pytest.mark.parametrize("world_size", [2, 3])
-def test_the_workers_shares_are_the_whole_batch(prepared: dict[str, Path], world_size: int) -> None:
-    whole = make(prepared)
-    workers = [make(prepared, rank=rank, world_size=world_size) for rank in range(world_size)]
-    for step in (0, 3, 400):
-        parts = [worker.batch(step) for worker in workers]
-        assert torch.equal(torch.cat([p.input_ids for p in parts]), whole.batch(step).input_ids)
-        assert torch.equal(torch.cat([p.labels for p in parts]), whole.batch(step).labels)
+def test_a_batch_must_be_divisible(prepared: dict[str, Path]) -> None:
     with pytest.raises(DataError, match="12 sequences can't be divided among 5 workers"):
         make(prepared, world_size=5)
 
@@ -167,32 +160,6 @@ def test_an_epoch_predicts_every_token_once(tmp_path: Path) -> None:
     assert epochs[0] != epochs[1] != epochs[2]
     across = rows.rows(7, 16)
     assert across.ids.tolist() == epochs[0][7:] + epochs[1] + epochs[2][:3]
-
-
-def test_pairs_have_a_loss_on_the_answer_and_its_end(prepared: dict[str, Path]) -> None:
-    packed = PackedCorpus(prepared["data.1"], {})
-    length = 60
-    rows = ExampleRows(packed, length, (0, 0), pad_id=BYTE.pad_id)
-    pairs = list(parse_corpus("python-docstrings", Path()).documents("train"))
-    fitting = {
-        f"{prompt}|{answer}"
-        for prompt, answer in pairs
-        if len(prompt.encode()) + len(answer.encode()) + 1 <= length + 1
-    }
-    assert rows.dropped == len(pairs) - len(fitting) > 0
-    ids, labels, documents, sizes = rows.rows(0, len(fitting))
-    assert documents is None
-    assert sizes is not None
-    found = set()
-    for row, label, size in zip(ids.tolist(), labels.tolist(), sizes.tolist(), strict=True):
-        assert size == row.index(BYTE.eos_id) + 1
-        start = next(i for i, token in enumerate(label) if token != IGNORED)
-        assert set(row[size:]) <= {BYTE.pad_id}
-        assert label[:start] == [IGNORED] * start
-        assert label[start:size] == row[start:size]
-        assert label[size:] == [IGNORED] * (length + 1 - size)
-        found.add(f"{BYTE.decode(row[:start])}|{BYTE.decode(row[start : size - 1])}")
-    assert found == fitting
 
 
 def test_data_that_can_give_no_row_is_one_clear_error(

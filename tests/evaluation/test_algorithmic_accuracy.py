@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from measured import measured
+from measured import measured, ran
 from scipy import stats
 from sections import read_section
 from sweep_files import told
@@ -18,10 +18,8 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.algorithmic import SUBTASKS
 from fope_lab.data.tokenizers.tokenizer import SymbolTokenizer
 from fope_lab.evaluation.algorithmic import Algorithmic, questions
-from fope_lab.evaluation.context import run
 from fope_lab.evaluation.scoring.exact_match import exact_match
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
-from fope_lab.store import Store
 
 
 def asked(subtask: str, shortest: int, longest: int, count: int = 200) -> list[Any]:
@@ -114,11 +112,7 @@ def test_from_a_checkpoint_to_a_result(tmp_path: Path) -> None:
     found = []
     for tokens in (10, 10_000):
         spec = read_section(Algorithmic, {**fields, "batch_tokens": tokens})
-        folder = Store(tmp_path / f"store{tokens}").folder("algorithmic", "a")
-        with folder.begin("test", {}) as attempt:
-            attempt.finish(run(spec, attempt.writer, {"from": tmp_path / "model"}))
-        result = folder.result()
-        assert result is not None
+        _, result = ran(spec, tmp_path, {"from": tmp_path / "model"}, str(tokens))
         found.append(measured(result))
     assert found[0] == found[1]
     loaded = load_model(tmp_path / "model")
@@ -140,12 +134,8 @@ def test_a_model_with_other_symbols_is_refused(tmp_path: Path) -> None:
     )
     save_model(tmp_path / "model", model, context_length=8, tokenizer="byte")
     spec = read_section(Algorithmic, {"from": "p", "subtask": "parity"})
-    folder = Store(tmp_path / "store").folder("algorithmic", "a")
-    with (
-        folder.begin("test", {}) as attempt,
-        pytest.raises(DataError, match="parity needs tokenizer: symbols:parity, and found byte"),
-    ):
-        run(spec, attempt.writer, {"from": tmp_path / "model"})
+    with pytest.raises(DataError, match="parity needs tokenizer: symbols:parity, and found byte"):
+        ran(spec, tmp_path, {"from": tmp_path / "model"})
 
 
 FILE = """name: x

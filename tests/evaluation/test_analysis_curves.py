@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from measured import measured
+from measured import measured, ran
 from sections import read_section
 
 from fope_lab.analysis.base import ARRAYS
@@ -15,9 +15,7 @@ from fope_lab.data.packing import write_packed
 from fope_lab.data.roles import MODEL, text_role
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.analysis import AnalysisStage
-from fope_lab.evaluation.context import run
 from fope_lab.model import Decoder, ModelConfig, save_model
-from fope_lab.store import Store
 
 OPTIONS = {"type": "attention-head", "layer": 1, "head": 2, "length": 12, "tabled": 4}
 
@@ -39,11 +37,8 @@ def test_the_curves_of_an_analysis_are_metrics_by_position(tmp_path: Path) -> No
         "own_score_by_position": (0, 1, 2, 3),
         "previous_score_by_position": (1, 2, 3),
     }
-    folder = Store(tmp_path / "store").folder("analysis", "key")
     parents = {MODEL: tmp_path / "model", text_role(0): tmp_path / "text"}
-    with folder.begin("test", {}) as attempt:
-        result = run(stage, attempt.writer, parents)
-        attempt.finish(result)
+    folder, result = ran(stage, tmp_path / "store", parents)
     checkpoint = folder.checkpoint()
     assert checkpoint is not None
     logits = np.load(checkpoint.path / ARRAYS)["logits"]

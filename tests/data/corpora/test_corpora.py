@@ -106,16 +106,6 @@ def test_a_wrong_description_says_where_and_what(value: Any, message: str) -> No
         parse(value)
 
 
-def test_all_problems_are_told_at_once() -> None:
-    with pytest.raises(DataError) as caught:
-        parse({"type": "dataset", "limit": -1, "colum": "x"})
-    assert {problem.path for problem in caught.value.problems} == {
-        ("corpus", "limit"),
-        ("corpus", "colum"),
-        ("corpus", "dataset"),
-    }
-
-
 def test_globs_start_from_the_sweep_file_and_then_from_the_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from scipy import stats
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import random_words
-from fope_lab.data.tasks.passkey import PasskeyTask, build_trial, prompt_form
+from fope_lab.data.tasks.passkey import build_trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, as_tokenizer
 
 BYTE = ByteTokenizer()
@@ -221,8 +221,3 @@ def test_trials_share_no_random_numbers_with_training() -> None:
     trials = {tuple(random_words(("passkey trial", 64, i), 0, 1, 4)[0]) for i in range(200)}
     rows = random_words(("passkey training", 64, 0), 0, 200, 4)
     assert not trials & {tuple(row) for row in rows}
-
-
-def test_a_task_is_described_shortly() -> None:
-    assert PasskeyTask().canonical() == {"task": "passkey"}
-    assert PasskeyTask(queries=3).canonical() == {"task": "passkey", "queries": 3}

@@ -74,21 +74,6 @@ def test_the_papers_figure() -> None:
         assert (x[:, 11] == (x[:, far] + x[:, 8:11].sum(1)) % 7).all()
 
 
-def test_the_semi_recursive_task_reads_each_token_twice() -> None:
-    x = generate("semi_recursive", 20, 40)
-    read = (x[:, 4:] - x[:, 3:-1] - x[:, 2:-2] - x[:, 1:-3]) % 17
-    assert (read[:, ::2] == x[:, :18]).all()
-    assert (read[:, 1::2] == x[:, :18]).all()
-
-
-@pytest.mark.parametrize(("task", "back"), [("recursive", 5), ("cot", 4)])
-def test_two_tokens_tell_the_next_but_for_the_first_due(task: str, back: int) -> None:
-    x = generate(task, 50, 60)
-    told = (2 * x[:, back - 1 : -1] - x[:, :-back]) % 17
-    assert (told[:, 5 - back :] == x[:, 5:]).all()
-    assert task == "recursive" or (told[:, 0] != x[:, 4]).any()
-
-
 def test_a_seed_draws_the_same_beginnings_for_all_subtasks_counts_and_lengths() -> None:
     first = generate("cot", 5, 64, seed=3)
     assert (generate("cot", 9, 30, seed=3)[:5] == first[:, :30]).all()
@@ -131,12 +116,6 @@ def test_a_task_of_too_many_beginnings_has_sequences_but_no_splits() -> None:
     assert row == by_hand("recursive", row[:18], 30, 1000, 9, 9)
     with pytest.raises(DataError, match=r"modulus: found 17, which has 17\^1000000001 beginnings"):
         SequenceSet(subtask="cot", k=10**9)
-
-
-def test_semi_recursive_sequences_do_not_repeat() -> None:
-    x = generate("semi_recursive", 5, 3000)
-    for shift in range(1, 1500):
-        assert (x[:, shift + 1500 :] != x[:, 1500:-shift]).any(1).all()
 
 
 # Splits
