@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 from measured import measured, ran
+from models import Logits
 from scipy import stats
 from sections import read_section
 from sweep_files import told
-from torch import Tensor, nn
+from torch import Tensor
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.algorithmic import SUBTASKS
@@ -28,7 +29,7 @@ def asked(subtask: str, shortest: int, longest: int, count: int = 200) -> list[A
     return questions(definition, tokenizer, shortest, longest, count)
 
 
-class Copier(nn.Module):
+class Copier(Logits):
     """Copies what stands before <sep>, but stops at symbol number `until`."""
 
     def __init__(self, subtask: str, until: int) -> None:
@@ -47,11 +48,8 @@ class Copier(nn.Module):
                 logits[row, place, next_token] = 1.0
         return logits
 
-    def head(self, hidden: Tensor) -> Tensor:
-        return hidden
 
-
-class Guesser(nn.Module):
+class Guesser(Logits):
     """Guesses bits, but knows where the answer ends."""
 
     def __init__(self, answer_length: int, tokenizer: SymbolTokenizer) -> None:
@@ -65,9 +63,6 @@ class Guesser(nn.Module):
         ends = (ids == self.tokenizer.sep_id).cumsum(1).cumsum(1) > self.size
         logits[..., self.tokenizer.eos_id] = ends.float() * 2
         return logits
-
-    def head(self, hidden: Tensor) -> Tensor:
-        return hidden
 
 
 @pytest.mark.parametrize("subtask", ["unique_copy", "repeat_copy"])

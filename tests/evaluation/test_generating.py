@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from models import Logits
 from torch import Tensor, nn
 
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
@@ -22,7 +23,7 @@ def ids(text: str) -> Any:
     return np.array(BYTE.encode(text), np.int64)
 
 
-class Chain(nn.Module):
+class Chain(Logits):
     """After a byte comes the next one of `text`; after its last one, end of text."""
 
     def __init__(self, text: str, broken: bool = False) -> None:
@@ -38,9 +39,6 @@ class Chain(nn.Module):
         # Second best: an exclamation mark.
         states[..., ord("!")] += 0.5
         return states * float("nan") if self.broken else states
-
-    def head(self, hidden: Tensor) -> Tensor:
-        return hidden
 
 
 def test_an_answer_ends_with_the_end_of_text_or_the_budget() -> None:

@@ -10,8 +10,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import Halves, llama
 from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from fope_lab.evaluation.scoring.loglikelihood import HEAD_ROWS, Score, score_continuations
 from fope_lab.model import Decoder, ModelConfig
@@ -37,17 +37,6 @@ class Uniform(nn.Module):
         logits = torch.zeros(*hidden.shape[:-1], VOCABULARY)
         logits[..., 0] = self.logit
         return logits
-
-
-class Halves(nn.Module):
-    """A model of transformers in the two parts that are asked for."""
-
-    def __init__(self, model: LlamaForCausalLM) -> None:
-        super().__init__()
-        self.model, self.head = model.model, model.lm_head
-
-    def hidden(self, ids: Tensor) -> Tensor:
-        return self.model(ids).last_hidden_state
 
 
 def some_requests(count: int, seed: int = 0) -> list[tuple[list[int], list[int]]]:
@@ -84,16 +73,7 @@ def test_a_continuation_of_ten_thousand_tokens_is_summed_without_loss() -> None:
 
 @pytest.mark.parametrize("batch_tokens", [1, 64, 16_384])
 def test_scores_are_those_of_transformers(batch_tokens: int) -> None:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        initializer_range=0.3,
-    )
-    model = LlamaForCausalLM(config).eval()
+    model = llama(VOCABULARY)
     requests = some_requests(40)
     expected = []
     with torch.no_grad():

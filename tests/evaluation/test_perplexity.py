@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from measured import measured, ran
+from models import Halves, Logits, llama
 from sections import read_section
 from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from fope_lab.config.problems import ConfigError
 from fope_lab.data.packing import PackedCorpus
@@ -32,14 +32,11 @@ from fope_lab.store import Store
 VOCABULARY = 23
 
 
-class Uniform(nn.Module):
+class Uniform(Logits):
     """Every token is as likely as any other."""
 
     def hidden(self, ids: Tensor) -> Tensor:
         return torch.full((*ids.shape, VOCABULARY), 1.7)
-
-    def head(self, hidden: Tensor) -> Tensor:
-        return hidden
 
 
 class Contextual(nn.Module):
@@ -188,32 +185,14 @@ def test_buckets_fit_the_length() -> None:
 
 
 def test_hugging_faces_loss_is_ours() -> None:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        initializer_range=0.3,
-    )
-    theirs = LlamaForCausalLM(config).eval()
+    theirs = llama(VOCABULARY)
     tokens = text(49)
     # 16 predictions a window: windows share a token.
     rows = torch.stack([torch.from_numpy(tokens[i : i + 17].astype(int)) for i in (0, 16, 32)])
     with torch.inference_mode():
         loss = theirs(rows, labels=rows).loss
 
-    class Parts(nn.Module):
-        """Hugging Face's model as the two parts that perplexity calls."""
-
-        def hidden(self, ids: Tensor) -> Tensor:
-            return theirs.model(ids).last_hidden_state
-
-        def head(self, hidden: Tensor) -> Tensor:
-            return theirs.lm_head(hidden)
-
-    result = perplexity(Parts(), tokens, 16, batch_tokens=32)
+    result = perplexity(Halves(theirs), tokens, 16, batch_tokens=32)
     assert result.loss == pytest.approx(float(loss), rel=1e-5)
 
 

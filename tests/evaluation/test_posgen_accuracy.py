@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from measured import measured, ran
+from models import Logits
 from scipy import stats
 from sections import read_section
-from torch import Tensor, nn
+from torch import Tensor
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.posgen import SequenceSet, Subtask
@@ -23,7 +24,7 @@ from fope_lab.store import Store
 VOCABULARY = 31
 
 
-class Follower(nn.Module):
+class Follower(Logits):
     """Adds up the tokens that a subtask says, but at positions from `until` on one too many."""
 
     def __init__(self, subtask: str, modulus: int = 17, until: int = 10**9) -> None:
@@ -40,11 +41,8 @@ class Follower(nn.Module):
             logits[:, last].scatter_(1, follows[:, None], 1.0)
         return logits
 
-    def head(self, hidden: Tensor) -> Tensor:
-        return hidden
 
-
-class Guesser(nn.Module):
+class Guesser(Logits):
     """Draws one of the modulus's tokens at random."""
 
     def __init__(self, modulus: int) -> None:
@@ -55,9 +53,6 @@ class Guesser(nn.Module):
         logits = torch.full((*ids.shape, VOCABULARY), -1.0)
         logits[..., : self.modulus] = torch.rand(*ids.shape, self.modulus, generator=self.generator)
         return logits
-
-    def head(self, hidden: Tensor) -> Tensor:
-        return hidden
 
 
 @pytest.mark.parametrize("subtask", get_args(Subtask))

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 from measured import measured, ran
+from models import Halves, Logits, llama
 from scipy import stats
 from sections import read_section
-from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaForCausalLM
+from torch import Tensor
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.passkey import Trial, build_trial, prompt_form
@@ -41,7 +41,7 @@ BYTE = ByteTokenizer()
 NEEDLES = {"symbolic": b"#", "english": b"The pass key is"}
 
 
-class Retriever(nn.Module):
+class Retriever(Logits):
     """Predicts what followed the same question the first time, if that is at most `reach` back."""
 
     def __init__(self, needle: bytes, reach: int = 10**9) -> None:
@@ -59,11 +59,8 @@ class Retriever(nn.Module):
                     logits[row, place, tokens[source]] = 1
         return logits
 
-    def head(self, hidden: Tensor) -> Tensor:
-        return hidden
 
-
-class Guesser(nn.Module):
+class Guesser(Logits):
     """Draws every digit at random."""
 
     def __init__(self) -> None:
@@ -74,20 +71,6 @@ class Guesser(nn.Module):
         logits = torch.full((*ids.shape, 272), -1.0)
         logits[..., ord("0") : ord("9") + 1] = torch.rand(*ids.shape, 10, generator=self.generator)
         return logits
-
-    def head(self, hidden: Tensor) -> Tensor:
-        return hidden
-
-
-class Halves(nn.Module):
-    """A model of transformers in the two parts that are asked for."""
-
-    def __init__(self, model: LlamaForCausalLM) -> None:
-        super().__init__()
-        self.model, self.head = model.model, model.lm_head
-
-    def hidden(self, ids: Tensor) -> Tensor:
-        return self.model(ids).last_hidden_state
 
 
 @pytest.mark.parametrize(
@@ -138,17 +121,7 @@ def test_greedy_generation_agrees_on_every_trial(
 ) -> None:
     """Half of the answers are replaced by what the model says, so that both verdicts occur."""
     tokenizer = make_bpe(merges)
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            initializer_range=0.3,
-        )
-    ).eval()
+    model = llama(len(tokenizer))
     prompts = prompt_form("english", tokenizer)
     said, trials = [], []
     for index in range(24):
@@ -217,7 +190,7 @@ def test_a_stage_logs_a_row_a_length(parents: dict[str, Path], tmp_path: Path) -
     assert progress["total"] == 20 * 80
 
 
-class Copier(nn.Module):
+class Copier(Logits):
     """Knows what followed the last time it read the same `known` bytes, within `reach` tokens.
 
     What it does not know it guesses as one of two digits.
@@ -240,9 +213,6 @@ class Copier(nn.Module):
                     digit = int(torch.randint(2, (1,), generator=self.generator))
                     logits[row, place, ord("4") + digit] = 1
         return logits
-
-    def head(self, hidden: Tensor) -> Tensor:
-        return hidden
 
 
 @pytest.mark.parametrize(
@@ -315,7 +285,7 @@ def test_a_text_that_is_too_short_stops_the_stage_before_any_work(
         run(stage, attempt.writer, parents)
 
 
-class Reader(nn.Module):
+class Reader(Logits):
     """Says what `answer(prompt)` gives, of `size` characters, whatever comes after the prompt."""
 
     def __init__(self, answer: Any, size: int) -> None:
@@ -330,9 +300,6 @@ class Reader(nn.Module):
             for place, byte in enumerate(self.answer(prompt).encode()):
                 logits[row, len(prompt) - 1 + place, byte] = 1
         return logits
-
-    def head(self, hidden: Tensor) -> Tensor:
-        return hidden
 
 
 def look_up(prompt: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from real_evaluations import CASES, SIZES, RealEvaluation, prepare
 
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.evaluation import shared_work
 from fope_lab.evaluation.context import Context
 from fope_lab.evaluation.scoring.batches import Result
 from fope_lab.evaluation.scoring.generating import answer
@@ -255,12 +253,3 @@ def test_each_worker_computes_its_own_batches(tmp_path: Path, size: int, count: 
         assert found == list(range(count))
         assert done == list(range(rank, count, size))
         assert sorted([*done, *skipped]) == list(range(count))
-
-
-def test_the_file_of_lists_is_json(tmp_path: Path) -> None:
-    write_results(tmp_path, [("a", [(np.arange(3),)]), ("b", [])])
-    assert json.loads((tmp_path / shared_work.LISTS).read_text()) == ["a", "b"]
-    assert [(digest, len(results)) for digest, results in read_results(tmp_path)] == [
-        ("a", 1),
-        ("b", 0),
-    ]
