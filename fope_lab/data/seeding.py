@@ -18,10 +18,8 @@ WORDS_PER_BLOCK = 4  # Philox4x64 gives four words for each value of its counter
 def random_words(
     name: tuple[str | int, ...], first: int, rows: int, words: int
 ) -> NDArray[np.uint64]:
-    """Rows `first` … `first + rows − 1` of a stream of 64-bit words: (rows, words).
-
-    A row does not depend on the others; streams with different names are independent.
-    """
+    """Rows `first` … `first + rows − 1` of a stream of 64-bit words: (rows, words). A row does not
+    depend on the others; streams with different names are independent."""
     digest = hashlib.blake2b(json.dumps(name).encode(), digest_size=16).digest()
     blocks = -(-words // WORDS_PER_BLOCK)
     source = np.random.Philox(key=int.from_bytes(digest, "little"), counter=first * blocks)

@@ -83,11 +83,9 @@ ENCODERS: Mapping[str, Callable[[Tokenizer, Sequence[Any]], Encoded]] = {
 def tokenised(
     documents: Iterable[Any], kind: str, tokenizer: Tokenizer, processes: int = 1
 ) -> Generator[Encoded, None, None]:
-    """Yield the tokens of documents of a kind, a batch of documents at a time, in order.
-
-    One process is the calling one. Closing the generator ends the workers. Raises what the
-    tokenizer raises, and DataError if a worker ends early.
-    """
+    """Yield the tokens of documents of a kind, a batch of documents at a time, in order. One
+    process is the calling one. Closing the generator ends the workers. Raises what the tokenizer
+    raises, and DataError if a worker ends early."""
     batches = _batches(documents)
     if processes == 1:
         return _in_this_process(batches, kind, tokenizer)

@@ -128,10 +128,8 @@ class Algorithmic(ModelEvaluation, kind="algorithmic"):
             yield Problem(("lengths",), f"{message} inputs of up to {same[0]} symbols")
 
     def run(self, context: Context) -> dict[str, Any]:
-        """Log the share of right answers in each range, with Wilson's interval over strings.
-
-        Raises DataError if the model has other symbols, or was trained on another task.
-        """
+        """Log the share of right answers in each range, with Wilson's interval over strings. Raises
+        DataError if the model has other symbols, or was trained on another task."""
         from fope_lab.evaluation.scoring.exact_match import exact_match
 
         data = context.training_data
@@ -175,10 +173,8 @@ class AlgorithmicQuestion(NamedTuple):
 def questions(
     subtask: AlgorithmicSubtask, tokenizer: Tokenizer, shortest: int, longest: int, count: int
 ) -> list[AlgorithmicQuestion]:
-    """Strings with inputs of `shortest` to `longest` symbols, which no training draws.
-
-    They are the same for every model. Raises DataError for a tokenizer without the task's symbols.
-    """
+    """Strings with inputs of `shortest` to `longest` symbols, which no training draws. They are the
+    same for every model. Raises DataError for a tokenizer without the task's symbols."""
     name = ("algorithmic", subtask.name, "test")
     strings = subtask.draw(name, 0, count, shortest, longest)
     rows = Frame.of(subtask, tokenizer).rows(strings, subtask.tokens(longest))

@@ -41,10 +41,8 @@ class Progress:
         self._report, self._total, self._before = report, total, 0
 
     def part(self, items: int, weight: int = 1) -> Callable[[int], None]:
-        """Begin the next part, of `items` that count `weight` each.
-
-        Returns a function that takes how many items of the part are done.
-        """
+        """Begin the next part, of `items` that count `weight` each. Returns a function that takes
+        how many items of the part are done."""
         before = self._before
         self._before += items * weight
         return lambda done: self._report(before + done * weight, self._total)
@@ -139,11 +137,9 @@ class Context:
         return Progress(self.report_progress, total)
 
     def log(self, *measurements: Measurement, step: int | None = None) -> None:
-        """Log measurements of one x as one row of metrics, and put them into the result.
-
-        The row's step is their x, or `step` for single numbers (default 0). Raises ValueError for
-        a metric or a point that the evaluation does not declare, and for several points at once.
-        """
+        """Log measurements of one x as one row of metrics, and put them into the result. The row's
+        step is their x, or `step` for single numbers (default 0). Raises ValueError for a metric or
+        a point that the evaluation does not declare, and for several points at once."""
         for measurement in measurements:
             if measurement.name not in self._declared:
                 near = did_you_mean(measurement.name, sorted(self._declared))
@@ -222,9 +218,7 @@ def run(
     parents: Mapping[str, Path],
     workers: Workers | None = None,
 ) -> dict[str, Any]:
-    """Run an evaluation of the models in `parents`, and return the content of its result.json.
-
-    All `workers` of a group call this and get the same numbers; only worker 0's writer writes.
-    """
+    """Run an evaluation of the models in `parents`, and return the content of its result.json. All
+    `workers` of a group call this and get the same numbers; only worker 0's writer writes."""
     context = Context(spec, writer, parents, workers)
     return context.record(spec.run(context)).as_json()

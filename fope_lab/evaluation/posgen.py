@@ -143,11 +143,9 @@ class PosGen(ModelEvaluation, kind="posgen"):
             yield Problem(("length",), message)
 
     def run(self, context: Context) -> dict[str, Any]:
-        """Log the accuracies beyond, within and by position.
-
-        Raises DataError if the model was trained on another PosGen, has too few tokens for this
-        one, or was trained at no less than its length.
-        """
+        """Log the accuracies beyond, within and by position. Raises DataError if the model was
+        trained on another PosGen, has too few tokens for this one, or was trained at no less than
+        its length."""
         from fope_lab.evaluation.scoring.exact_match import correct_tokens
 
         config = context.model_config

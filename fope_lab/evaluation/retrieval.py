@@ -365,10 +365,8 @@ def passkey_accuracy(
     form: str = "english",
     **options: Any,
 ) -> PasskeyResult:
-    """Score trials 0 … `trials` − 1 of exactly `length` tokens.
-
-    `model` and `options` are as in exact_match. Raises DataError if the prompt does not fit.
-    """
+    """Score trials 0 … `trials` − 1 of exactly `length` tokens. `model` and `options` are as in
+    exact_match. Raises DataError if the prompt does not fit."""
     prompts = prompt_form(form, tokenizer)
     asked = [prompts.trial(length, i) for i in range(trials)]
     depths = np.array([trial.depth for trial in asked])
@@ -387,10 +385,8 @@ def needle_accuracy(
     **options: Any,
 ) -> NeedleResult:
     """Score `trials` prompts of exactly `length` tokens at each of `depths` equally spaced depths.
-
     `text` (n,) are token ids to hide the key in, or None for the form's filler. Raises DataError if
-    the prompt does not fit, or the text is too short for it.
-    """
+    the prompt does not fit, or the text is too short for it."""
     prompts, places = prompt_form(form, tokenizer, text=text), needle_depths(depths)
     asked = [prompts.trial(length, i, depth) for depth in places for i in range(trials)]
     right = _right(model, asked, options).reshape(depths, trials)

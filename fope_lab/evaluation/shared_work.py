@@ -64,11 +64,8 @@ class SharedWork:
         *,
         divisible: bool = True,
     ) -> Iterator[Result]:
-        """Yield the result of each of `batches`; see `Work`.
-
-        Raises StageStoppedError, once the results so far are saved, if the driver asks the stage to
-        stop.
-        """
+        """Yield the result of each of `batches`; see `Work`. Raises StageStoppedError, once the
+        results so far are saved, if the driver asks the stage to stop."""
         digest = hashlib.sha256(repr(batches).encode()).hexdigest()
         results = self._take(digest, len(batches))
         self._lists.append((digest, results))

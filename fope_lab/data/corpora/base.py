@@ -48,10 +48,8 @@ class Corpus(ABC):
             CORPUS_TYPES.register(cls.name, cls)
 
     def resolved(self, base: Path) -> Self:
-        """The corpus with absolute paths; relative ones start from the folder `base`.
-
-        Raises DataError if a file or folder does not exist.
-        """
+        """The corpus with absolute paths; relative ones start from the folder `base`. Raises
+        DataError if a file or folder does not exist."""
         return self
 
     def places(self) -> tuple[str, ...]:
@@ -64,10 +62,8 @@ class Corpus(ABC):
         return {}
 
     def local_files(self) -> list[str]:
-        """The absolute paths of the local files that a resolved corpus reads.
-
-        Raises DataError if they are not there.
-        """
+        """The absolute paths of the local files that a resolved corpus reads. Raises DataError if
+        they are not there."""
         return []
 
     def canonical(self) -> dict[str, Any]:
@@ -81,17 +77,13 @@ class Corpus(ABC):
 
     @abstractmethod
     def documents(self, split: Split) -> Iterator[str] | Iterator[Pair] | Iterator[Chat]:
-        """Yield the documents of a split in a fixed order, in bounded memory.
-
-        Raises DataError if they can't be read.
-        """
+        """Yield the documents of a split in a fixed order, in bounded memory. Raises DataError if
+        they can't be read."""
 
 
 def split_text(text: str) -> tuple[str, str]:
     """Split a document into (train, validation): the last tenth or so, cut between two paragraphs.
-
-    Without a paragraph break in its last fifth, all of it is for training.
-    """
+    Without a paragraph break in its last fifth, all of it is for training."""
     start, aim = (int(len(text) * fraction) for fraction in TAIL)
     before = text.rfind("\n\n", start, aim + 2)
     after = text.find("\n\n", aim)

@@ -46,10 +46,8 @@ class HubOrFolder:
 
     def resolved(self, base: Path) -> Self:
         """A copy with an absolute folder; a relative one is looked up below `base`, then below the
-        current directory.
-
-        Raises DataError if there is none, or if the revision is missing or unexpected.
-        """
+        current directory. Raises DataError if there is none, or if the revision is missing or
+        unexpected."""
         if self.is_local and self.revision is not None:
             message = f"{self.dataset} is a local folder, which has no revision"
             raise DataError(Problem(("revision",), message))

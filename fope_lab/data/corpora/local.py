@@ -175,10 +175,8 @@ class Files(Corpus):
 
 
 def standard_library(corpus: str) -> list[bytes]:
-    """The sources of the standard library's modules, ordered by name.
-
-    Raises DataError if this Python has none.
-    """
+    """The sources of the standard library's modules, ordered by name. Raises DataError if this
+    Python has none."""
     folder = Path(sysconfig.get_paths()["stdlib"])
     sources = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
     if not sources:

@@ -23,12 +23,9 @@ corpus_json_schema = CORPORA.json_schema
 
 
 def parse_corpus(value: Any, base: Path, at: FieldPath = ()) -> Corpus:
-    """The corpus that a description stands for.
-
-    Relative globs and folders start from `base`, the sweep file's folder, or if nothing is there,
-    from the current directory. `at` is the field's path in errors. Raises DataError holding
-    every problem found.
-    """
+    """The corpus that a description stands for. Relative globs and folders start from `base`, the
+    sweep file's folder, or if nothing is there, from the current directory. `at` is the field's
+    path in errors. Raises DataError holding every problem found."""
     try:
         return CORPORA.parse(value, base).resolved(base)
     except ConfigError as error:

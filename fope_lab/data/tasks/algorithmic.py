@@ -70,11 +70,9 @@ class AlgorithmicSubtask(ABC):
         return FRAME - (not self.separated) + length + self.answer_length(length)
 
     def draw(self, name: Name, first: int, count: int, shortest: int, longest: int) -> Strings:
-        """Strings `first` … `first + count − 1` of the stream `name`.
-
-        An input's length is uniform from `shortest` to `longest`, as far as the task allows. A
-        string depends on the name, its number and these two lengths alone.
-        """
+        """Strings `first` … `first + count − 1` of the stream `name`. An input's length is uniform
+        from `shortest` to `longest`, as far as the task allows. A string depends on the name, its
+        number and these two lengths alone."""
         low = max(self.least, shortest)
         words = random_words((*name, "lengths"), first, count, 1)[:, 0]
         lengths = self.possible_lengths(low + below(words, longest - low + 1), low, longest)
@@ -97,10 +95,8 @@ def within(lengths: Ids, width: int) -> NDArray[np.bool_]:
 
 
 def shuffled_bits(words: Words, lengths: Ids, ones: Ids) -> Ids:
-    """Bits with `ones` (count,) ones among the first `lengths` (count,), in random order.
-
-    `words` is (count, width), as is the result; bits behind a string's length are 0.
-    """
+    """Bits with `ones` (count,) ones among the first `lengths` (count,), in random order. `words`
+    is (count, width), as is the result; bits behind a string's length are 0."""
     order = np.argsort(np.where(within(lengths, words.shape[1]), words, LAST), axis=1)
     bits = np.zeros(words.shape, np.int64)
     np.put_along_axis(bits, order, within(ones, words.shape[1]).astype(np.int64), axis=1)
@@ -245,10 +241,8 @@ ATTEMPTS = (1, 8, 64)
 
 
 def bits_without_tie(words: Words, lengths: Ids) -> tuple[Ids, Ids]:
-    """Bits (count, width) and their majority (count,), of `words` (count, 1 + width).
-
-    The number of zeros is uniform from 0 to the length, except half of it.
-    """
+    """Bits (count, width) and their majority (count,), of `words` (count, 1 + width). The number of
+    zeros is uniform from 0 to the length, except half of it."""
     ties = lengths % 2 == 0
     zeros = below(words[:, 0], lengths + 1 - ties)
     zeros += ties & (zeros >= lengths // 2)  # skips the tie

@@ -62,10 +62,8 @@ class Task(ABC):
         """Rows of `length` + 1 tokens to train on. Raises DataError as `check` does."""
 
     def held_out_rows(self, tokenizer: Tokenizer, length: int) -> RowSource:
-        """Rows of `length` + 1 tokens that are never trained on, the same for every seed.
-
-        Raises DataError as `check` does, and if the task has none.
-        """
+        """Rows of `length` + 1 tokens that are never trained on, the same for every seed. Raises
+        DataError as `check` does, and if the task has none."""
         raise DataError(f"the task {self.task} has no held-out rows")
 
 
@@ -95,10 +93,8 @@ class PromptRows:
 
 @functools.lru_cache
 def task_problem(task: Task, length: int, tokenizer: TokenizerRecipe) -> str | None:
-    """Why the task's prompts don't fit into `length` tokens.
-
-    None if they fit, or if only a run can tell: for a tokenizer that must be loaded.
-    """
+    """Why the task's prompts don't fit into `length` tokens. None if they fit, or if only a run can
+    tell: for a tokenizer that must be loaded."""
     if not isinstance(tokenizer, str) or not is_built_in(tokenizer) or length > LONGEST_PROMPT:
         return None
     try:

@@ -28,10 +28,8 @@ class Haystack(ABC):
 
     @abstractmethod
     def parts(self, sizes: Sequence[int], name: Name) -> list[Sequence[int]]:
-        """The text before each block: piece i has `sizes[i]` tokens.
-
-        `name` is the name of the prompt. Raises DataError if the text is too short.
-        """
+        """The text before each block: piece i has `sizes[i]` tokens. `name` is the name of the
+        prompt. Raises DataError if the text is too short."""
 
 
 class Filler(Haystack):
@@ -108,10 +106,8 @@ class Hidden(NamedTuple):
 
 
 def room_for(length: int, head: Sequence[int], blocks: Sequence[Block], what: str) -> int:
-    """How many tokens of haystack fit into a prompt of exactly `length` tokens.
-
-    Raises DataError if head and blocks alone are too long; `what` names the prompt in it.
-    """
+    """How many tokens of haystack fit into a prompt of exactly `length` tokens. Raises DataError if
+    head and blocks alone are too long; `what` names the prompt in it."""
     needed = len(head) + sum(len(block.ids) for block in blocks)
     if needed > length:
         raise DataError(f"{what} needs at least {needed} tokens, but length is {length}")
@@ -121,11 +117,9 @@ def room_for(length: int, head: Sequence[int], blocks: Sequence[Block], what: st
 def hide(
     head: Sequence[int], blocks: Sequence[Block], before: Ids, haystack: Haystack, name: Name
 ) -> Hidden:
-    """A prompt of `head` and the blocks, in order, hidden in the haystack.
-
-    `before` (blocks,) is the number of haystack tokens up to each block; it never decreases. The
-    last block ends the prompt.
-    """
+    """A prompt of `head` and the blocks, in order, hidden in the haystack. `before` (blocks,) is
+    the number of haystack tokens up to each block; it never decreases. The last block ends the
+    prompt."""
     parts = haystack.parts(np.diff(before, prepend=0).tolist(), name)
     ids = list(head)
     answers = []
@@ -139,10 +133,8 @@ def hide(
 
 
 def single_ids(tokenizer: Tokenizer, characters: str, what: str) -> Ids:
-    """The ids (characters,) of characters that must each be a single, distinct token.
-
-    Raises DataError if they are not; `what` names in it what needs them.
-    """
+    """The ids (characters,) of characters that must each be a single, distinct token. Raises
+    DataError if they are not; `what` names in it what needs them."""
     ids = tokenizer.encode_batch(list(characters))
     for character, tokens in zip(characters, ids, strict=True):
         if len(tokens) != 1:

@@ -6,6 +6,7 @@ To train on, and to measure; a needle in a haystack is the same prompt over a gr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -43,45 +44,32 @@ class Trial:
 
 
 def build_trial(tokenizer: Any, length: int, trial: int, *, form: str = "english") -> Trial:
-    """Prompt number `trial` of exactly `length` tokens, including the key at its end.
-
-    `tokenizer` is one of fope-lab's or of transformers'. Raises DataError if `length` is too short,
-    or if the tokenizer can't write the prompt.
-    """
+    """Prompt number `trial` of exactly `length` tokens, including the key at its end. `tokenizer`
+    is one of fope-lab's or of transformers'. Raises DataError if `length` is too short, or if the
+    tokenizer can't write the prompt."""
     return prompt_form(form, tokenizer).trial(length, trial)
 
 
 def prompt_form(form: str, tokenizer: Any, digits: int = 5, text: Any | None = None) -> PromptForm:
-    """Return what builds a form's prompts for a tokenizer.
-
-    An English prompt hides its key in the token ids `text` (n,), or else in YaRN's filler. Raises
-    DataError for an unknown form, for a text that the form does not take, and if the tokenizer
-    can't write it.
-    """
-    if form not in PromptForm.forms:
-        raise DataError(unknown_name((), "passkey form", form, PromptForm.forms))
-    return PromptForm.forms[form](as_tokenizer(tokenizer), digits, text)
+    """Return what builds a form's prompts for a tokenizer. An English prompt hides its key in the
+    token ids `text` (n,), or else in YaRN's filler. Raises DataError for an unknown form, for a
+    text that the form does not take, and if the tokenizer can't write it."""
+    if form not in FORMS:
+        raise DataError(unknown_name((), "passkey form", form, FORMS))
+    return FORMS[form](as_tokenizer(tokenizer), digits, text)
 
 
 class PromptForm(ABC):
     """Builds the tokens of prompts from a key, filler and questions."""
 
-    forms: ClassVar[dict[str, type[PromptForm]]] = {}
-
     def __init__(self, tokenizer: Tokenizer, digits: int, text: Any | None) -> None:
         self.tokenizer, self.digits = tokenizer, digits
 
-    def __init_subclass__(cls, *, form: str) -> None:
-        super().__init_subclass__()
-        PromptForm.forms[form] = cls
-
     @abstractmethod
     def trial(self, length: int, trial: int, depth: float | None = None) -> Trial:
-        """Prompt number `trial` of exactly `length` tokens.
-
-        The key is at `depth` in [0, 1], to the nearest token, or at a random one if it is None; all
-        else is the same at all depths. Raises DataError if the prompt is longer than `length`.
-        """
+        """Prompt number `trial` of exactly `length` tokens. The key is at `depth` in [0, 1], to the
+        nearest token, or at a random one if it is None; all else is the same at all depths. Raises
+        DataError if the prompt is longer than `length`."""
 
     @abstractmethod
     def training_rows(
@@ -96,7 +84,7 @@ class PromptForm(ABC):
         return low + below(words, 9 * low)
 
 
-class SymbolicForm(PromptForm, form="symbolic"):
+class SymbolicForm(PromptForm):
     """A marker and digits in a cyclic filler, for any tokenizer that has these characters.
 
     The filler's phase is random, so that neither the filler nor the position reveals the key. No
@@ -175,7 +163,7 @@ class SymbolicForm(PromptForm, form="symbolic"):
         return np.concatenate([first, rest], axis=1)
 
 
-class EnglishForm(PromptForm, form="english"):
+class EnglishForm(PromptForm):
     """YaRN's prompt; the filler is cut at a token, so that the length is exact."""
 
     task = (
@@ -229,6 +217,9 @@ class EnglishForm(PromptForm, form="english"):
         hidden = hide(self._task_ids, blocks, np.array([before, room]), self._around, name)
         answer = np.array(question_with_key[len(question) :], np.int64)
         return Trial(hidden.ids, answer, before / room if room else 0.0)
+
+
+FORMS: Mapping[str, type[PromptForm]] = {"symbolic": SymbolicForm, "english": EnglishForm}
 
 
 def nearest(depth: float, room: int) -> int:

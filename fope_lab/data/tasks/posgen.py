@@ -56,11 +56,9 @@ def generate(
     k: int = NEAR,
     seed: int = 0,
 ) -> Ids:
-    """Sequences of a subtask with uniformly random beginnings: (count, length), int64.
-
-    A sequence depends only on the seed and its number, and has the same beginning in all subtasks.
-    For splits see SequenceSet. Raises DataError for an unknown subtask and for sizes out of range.
-    """
+    """Sequences of a subtask with uniformly random beginnings: (count, length), int64. A sequence
+    depends only on the seed and its number, and has the same beginning in all subtasks. For splits
+    see SequenceSet. Raises DataError for an unknown subtask and for sizes out of range."""
     if count < 1:
         raise DataError(f"found {count} sequences, needs at least 1")
     check_sizes(modulus, j, k)
@@ -69,10 +67,8 @@ def generate(
 
 
 def continued(task: str, begun: Ids, length: int, *, modulus: int, j: int, k: int) -> Ids:
-    """Continue the first j + k tokens, `begun` (count, j + k), to sequences (count, length).
-
-    Raises DataError for an unknown subtask, and if `length` is less than j + k.
-    """
+    """Continue the first j + k tokens, `begun` (count, j + k), to sequences (count, length). Raises
+    DataError for an unknown subtask, and if `length` is less than j + k."""
     if task not in RULES:
         raise DataError(unknown_name((), "subtask", task, RULES))
     if length < j + k:
@@ -104,10 +100,8 @@ def check_sizes(modulus: int, j: int, k: int) -> None:
 
 
 def count_beginnings(modulus: int, j: int, k: int) -> int:
-    """How many different beginnings sequences can have: modulus^(j + k).
-
-    Raises DataError as `check_sizes` does, and if there are too many for a split.
-    """
+    """How many different beginnings sequences can have: modulus^(j + k). Raises DataError as
+    `check_sizes` does, and if there are too many for a split."""
     check_sizes(modulus, j, k)
     # Checked before computing the power, which would take forever with a huge exponent.
     if (j + k) * math.log2(modulus) > math.log2(MOST_BEGINNINGS):
@@ -176,14 +170,19 @@ class SequenceSet:
         return count if self.official_leaky else min(count, _size(split, everything))
 
     def beginnings(self, split: Split, count: int) -> Ids:
-        """The first j + k tokens of sequences 0 … count − 1 of a split: (count, j + k).
-
-        Raises DataError if the split has fewer sequences.
-        """
+        """The first j + k tokens of sequences 0 … count − 1 of a split: (count, j + k). Raises
+        DataError if the split has fewer sequences."""
         if lacking := self.lacking(split, count):
             raise DataError(lacking)
-        draw = _leaky if self.official_leaky else _disjoint
-        return draw(split, count, self.modulus, self.given)
+        if self.official_leaky:
+            start = count if split == "test" else 0
+            every = cycle(combinations(range(self.modulus), self.given))
+            return np.array(list(islice(every, start, start + count)), np.int64)
+        everything, splits = self.modulus**self.given, get_args(Split)
+        first = sum(_size(earlier, everything) for earlier in splits[: splits.index(split)])
+        name = ("posgen beginnings", self.modulus, self.given)
+        numbers = shuffled(name, np.arange(first, first + count), everything)
+        return numbers[:, None] // self.modulus ** np.arange(self.given) % self.modulus
 
     def sequences(self, split: Split, count: int, length: int) -> Ids:
         """Sequences 0 … count − 1 of a split: (count, length). Raises DataError as `beginnings`
@@ -194,28 +193,9 @@ class SequenceSet:
         return continued(self.subtask, begun, length, modulus=self.modulus, j=self.j, k=self.k)
 
 
-def _disjoint(split: Split, count: int, modulus: int, given: int) -> Ids:
-    everything = modulus**given
-    first = _first(split, everything)
-    name = ("posgen beginnings", modulus, given)
-    numbers = shuffled(name, np.arange(first, first + count), everything)
-    return numbers[:, None] // modulus ** np.arange(given) % modulus
-
-
-def _leaky(split: Split, count: int, modulus: int, given: int) -> Ids:
-    first = count if split == "test" else 0
-    every = cycle(combinations(range(modulus), given))
-    return np.array(list(islice(every, first, first + count)), np.int64)
-
-
 def _size(split: Split, everything: int) -> int:
     held_out = everything // HELD_OUT
     return everything - 2 * held_out if split == "train" else held_out
-
-
-def _first(split: Split, everything: int) -> int:
-    splits = get_args(Split)
-    return sum(_size(earlier, everything) for earlier in splits[: splits.index(split)])
 
 
 def shuffled(name: tuple[str | int, ...], places: Ids, count: int) -> Ids:

@@ -180,10 +180,8 @@ class SymbolicPrompts(RulerPrompts):
 
 
 def distinct(words: Words, limit: int) -> list[int]:
-    """Distinct numbers below `limit` in random order, half as many as there are words.
-
-    Floyd's algorithm draws a uniformly random set (Bentley & Floyd 1987), which is then shuffled.
-    """
+    """Distinct numbers below `limit` in random order, half as many as there are words. Floyd's
+    algorithm draws a uniformly random set (Bentley & Floyd 1987), which is then shuffled."""
     count = len(words) // 2
     numbers: dict[int, None] = {}
     for word, top in zip(words[:count], range(limit - count, limit), strict=True):

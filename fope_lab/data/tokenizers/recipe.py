@@ -73,11 +73,9 @@ class TrainedTokenizer(ABC):
 
     @abstractmethod
     def write(self, path: Path, progress: Callable[[int], None] = lambda documents: None) -> None:
-        """Train on the corpus's training split and write the tokenizer.json to `path`.
-
-        Training again gives the same bytes. `progress(documents)` is called after each document.
-        Raises DataError if the corpus has no document.
-        """
+        """Train on the corpus's training split and write the tokenizer.json to `path`. Training
+        again gives the same bytes. `progress(documents)` is called after each document. Raises
+        DataError if the corpus has no document."""
 
 
 PIECE = 1 << 16
@@ -139,10 +137,8 @@ class Characters(TrainedTokenizer):
     ]
 
     def write(self, path: Path, progress: Callable[[int], None] = lambda documents: None) -> None:
-        """Write the tokenizer, its ids in the order of the characters' code points.
-
-        Raises DataError also if the corpus has more characters than the vocabulary has room for.
-        """
+        """Write the tokenizer, its ids in the order of the characters' code points. Raises
+        DataError also if the corpus has more characters than the vocabulary has room for."""
         from tokenizers import Tokenizer, decoders, models
 
         found: set[str] = set()
@@ -184,11 +180,9 @@ VOCABULARIES = {
 
 
 def parse_tokenizer(value: Any, base: Path) -> TokenizerRecipe:
-    """The tokenizer that a description stands for; `base` is as in parse_corpus.
-
-    A path is made absolute, so that it means the same in every process. Raises DataError holding
-    every problem found.
-    """
+    """The tokenizer that a description stands for; `base` is as in parse_corpus. A path is made
+    absolute, so that it means the same in every process. Raises DataError holding every problem
+    found."""
     if isinstance(value, Mapping):
         return TRAINED_TOKENIZERS.parse(value, base)
     if not isinstance(value, str) or not value:

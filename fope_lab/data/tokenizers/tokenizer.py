@@ -90,17 +90,13 @@ class Tokenizer(ABC):
         return [self.encode(text) for text in texts]
 
     def encode_chats(self, chats: Sequence[Chat]) -> list[Learnt]:
-        """Encode chats with the tokenizer's own template, and mark the assistant's tokens.
-
-        Raises DataError if the tokenizer has no chat template.
-        """
+        """Encode chats with the tokenizer's own template, and mark the assistant's tokens. Raises
+        DataError if the tokenizer has no chat template."""
         raise DataError(f"the tokenizer {self.identity()['tokenizer']} has no chat template")
 
     def write_chat(self, chat: Chat, begin_answer: bool) -> str:
-        """A chat as text, with `begin_answer` up to where the assistant's answer begins.
-
-        Raises DataError if the tokenizer has no chat template.
-        """
+        """A chat as text, with `begin_answer` up to where the assistant's answer begins. Raises
+        DataError if the tokenizer has no chat template."""
         raise DataError(f"the tokenizer {self.identity()['tokenizer']} has no chat template")
 
     @abstractmethod
@@ -275,10 +271,8 @@ def tokenizer_identity(name: str) -> dict[str, Any]:
 
 
 def has_chat_template(name: str) -> bool:
-    """Whether a tokenizer has a chat template; on the hub, assume that it has.
-
-    Raises DataError if a path does not exist.
-    """
+    """Whether a tokenizer has a chat template; on the hub, assume that it has. Raises DataError if
+    a path does not exist."""
     path = _local_path(name)
     if path is None or not path.is_dir():
         return path is None
@@ -301,10 +295,8 @@ def load_for_stage(name: Any, parents: Mapping[str, Path]) -> Tokenizer:
 
 def load_tokenizer(name: str) -> Tokenizer:
     """Load a tokenizer: `byte`, `symbols:TASK`, a name on the Hugging Face hub, which
-    `NAME@REVISION` pins, a folder, or the path of a tokenizer.json.
-
-    Raises DataError if there is no such tokenizer.
-    """
+    `NAME@REVISION` pins, a folder, or the path of a tokenizer.json. Raises DataError if there is no
+    such tokenizer."""
     if is_built_in(name):
         return built_in(name)
     if name.startswith(PREFIX):

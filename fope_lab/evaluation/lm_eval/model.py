@@ -64,10 +64,8 @@ class Outcome:
     """The upper ends of the ranges of words, ascending; empty if there are none."""
 
     def overall(self, name: str, metric: TaskMetric) -> Measurement:
-        """A metric over all questions of a task or group.
-
-        Raises DataError if the harness did not compute it.
-        """
+        """A metric over all questions of a task or group. Raises DataError if the harness did not
+        compute it."""
         found = self.results[name]
         if metric.key not in found:
             measured = ", ".join(key for key in found if "," in key) or "none"
@@ -241,10 +239,8 @@ class HarnessModel(LM):
 
 
 def evaluate(stage: LMEval, context: Context) -> Outcome:
-    """Have the harness ask the model all questions of a stage.
-
-    Raises DataError if a task's data or packages are missing, or if a prompt can't be cut to fit.
-    """
+    """Have the harness ask the model all questions of a stage. Raises DataError if a task's data or
+    packages are missing, or if a prompt can't be cut to fit."""
     context_length = stage.context_length or context.model_config.context_length
     model = HarnessModel(
         context, context_length=context_length, cut=stage.cut, batch_tokens=stage.batch_tokens
@@ -282,11 +278,9 @@ def evaluate(stage: LMEval, context: Context) -> Outcome:
 
 
 def _task(task: HarnessTask, num_fewshot: int | None) -> ConfigurableTask:
-    """The harness's own object of a task, with the number of solved examples.
-
-    A task that says 0 itself keeps it, as in the harness. Raises DataError if its data can't be
-    read or its functions can't be imported.
-    """
+    """The harness's own object of a task, with the number of solved examples. A task that says 0
+    itself keeps it, as in the harness. Raises DataError if its data can't be read or its functions
+    can't be imported."""
     try:
         config = {**load_yaml(task.path, resolve_func=True), **task.overrides, "task": task.name}
         for name in ("tag", "group", "task_list"):

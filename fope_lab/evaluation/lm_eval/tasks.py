@@ -266,10 +266,8 @@ class TaskFinder:
             self._names = _Names({**harness.files, **own.files}, {**own.tags, **tags})
 
     def find(self, name: str) -> list[Item]:
-        """The task or group of a name, or the tasks of a tag.
-
-        Raises ConfigError if there is none, or if a file in the folder of one's own is wrong.
-        """
+        """The task or group of a name, or the tasks of a tag. Raises ConfigError if there is none,
+        or if a file in the folder of one's own is wrong."""
         return self._find(name, {})
 
     def _find(self, name: str, overrides: Mapping[str, Any]) -> list[Item]:
@@ -327,11 +325,8 @@ class TaskFinder:
 
 
 def data_files(path: Path, config: Mapping[str, Any]) -> list[Path]:
-    """The local files that a task reads its questions from.
-
-    Relative ones are looked up beside the task's file `path`, then in the current folder. Raises
-    ConfigError if one is in neither.
-    """
+    """The local files that a task reads its questions from. Relative ones are looked up beside the
+    task's file `path`, then in the current folder. Raises ConfigError if one is in neither."""
     return [file for files in _splits(with_local_data(path, config)).values() for file in files]
 
 
@@ -374,10 +369,8 @@ def _version(config: Mapping[str, Any]) -> Any:
 
 
 def _merged(path: Path) -> tuple[dict[str, Any], list[Path]]:
-    """What a task file says together with the files that it includes, and all these files.
-
-    Raises ConfigError if one can't be read.
-    """
+    """What a task file says together with the files that it includes, and all these files. Raises
+    ConfigError if one can't be read."""
     try:
         config = yaml.load(path.read_bytes(), Loader=_Loader)
     except (OSError, yaml.YAMLError) as error:

@@ -191,9 +191,7 @@ def perplexity(
 
 def text_bytes(tokenizer: Tokenizer, tokens: Tokens) -> int:
     """The size in bytes of the text that a model predicts, which is all of it but the first token.
-
-    Documents are decoded one at a time, so that no character is cut in two.
-    """
+    Documents are decoded one at a time, so that no character is cut in two."""
     ids = np.asarray(tokens[1 : len(tokens)])
     ends = np.flatnonzero(ids == tokenizer.eos_id) + 1
     return sum(tokenizer.text_bytes(document.tolist()) for document in np.split(ids, ends))
@@ -209,9 +207,7 @@ def chunked_windows(tokens: int, length: int, stride: int | None) -> Iterator[Wi
 
 def sliding_windows(tokens: int, length: int, stride: int | None) -> Iterator[Window]:
     """Windows of `length`, each scoring the last `stride` predictions, the first all of its own.
-
-    The last window ends with the text and is as long as the others.
-    """
+    The last window ends with the text and is as long as the others."""
     if stride is None or not 1 <= stride <= length:
         raise ValueError(f"method sliding needs a stride from 1 to length {length}, found {stride}")
     yield Window(0, 0, length)

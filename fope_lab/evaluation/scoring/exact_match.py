@@ -30,12 +30,10 @@ class Question(Protocol):
     """A prompt and its answer: `input_ids` (length,) ends with `answer_ids`."""
 
     @property
-    def input_ids(self) -> NDArray[np.int64]:
-        """Prompt and answer as one sequence of ids."""
+    def input_ids(self) -> NDArray[np.int64]: ...
 
     @property
-    def answer_ids(self) -> NDArray[np.int64]:
-        """The tokens of the answer, which end the sequence."""
+    def answer_ids(self) -> NDArray[np.int64]: ...
 
 
 def exact_match(

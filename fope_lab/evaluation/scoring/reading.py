@@ -38,10 +38,8 @@ def pass_over(model: Any, sequences: int, length: int) -> None:
 
 
 def final_states(model: Any, ids: Tensor, **more: Any) -> Tensor:
-    """`model.hidden` of ids (batch, length): (batch, length, …); takes `more`, too.
-
-    Each sequence draws its own positions, so that batching changes no number.
-    """
+    """`model.hidden` of ids (batch, length): (batch, length, …); takes `more`, too. Each sequence
+    draws its own positions, so that batching changes no number."""
     embeddings = list(getattr(model, "position_embeddings", ()))
     states: Tensor
     if any(one.draws_positions for one in embeddings):
