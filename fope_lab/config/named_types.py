@@ -41,10 +41,7 @@ class NamedTypes(Generic[T]):
         self._sorted = {}
 
     def reserve(self, presets: Iterable[str]) -> None:
-        """Keep the names of presets from the classes of plug-ins, whichever come first.
-
-        Raises NameTakenError as `register` does.
-        """
+        """Keep names of presets from plug-ins, whichever come first. Raises NameTakenError."""
         self._presets = frozenset(presets)
         for name in self._presets & self._types.keys():
             self.register(name, self._types[name])
@@ -70,10 +67,7 @@ class NamedTypes(Generic[T]):
 
 
 def given_options(value: Any) -> dict[str, Any]:
-    """The options of an instance that differ from their defaults, as JSON values.
-
-    So an option that is added later, with a default, changes nothing that is written.
-    """
+    """The options that differ from their defaults, so that a later one changes nothing written."""
     kind: Any = type(value)
     given = ((name, default, getattr(value, name)) for name, default in _defaults(kind))
     return {name: _plain(own) for name, default, own in given if own != default}

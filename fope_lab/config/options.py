@@ -45,10 +45,7 @@ class Options:
         return ()
 
     def idle_options(self) -> Mapping[str, str]:
-        """The options that have no effect beside the other values, and why.
-
-        A file that gives one is wrong, even if it gives the default.
-        """
+        """The options without effect beside the other values, and why: giving one is wrong."""
         return {}
 
 

@@ -56,8 +56,7 @@ PREFIX = "plugin_"
 class Plugin:
     """A plug-in that was imported: its module, and its file, or the `__init__.py` of its folder.
 
-    `by_path` says that nothing but the file leads to the module, and `installed` that an installed
-    package names it.
+    `by_path`: only the file leads to the module; `installed`: an installed package names it.
     """
 
     module: str
@@ -102,7 +101,7 @@ def load_plugins(
 def load_installed() -> None:
     """Import the modules that installed packages name in GROUP, after all modules of ours.
 
-    Raises UserError for one that can't be imported or takes a name that is taken.
+    Raises UserError for one that can't be used.
     """
     if GROUP in _begun:
         return
@@ -123,11 +122,7 @@ def load_installed() -> None:
 
 
 def installed_plugins() -> dict[str, str]:
-    """The modules in GROUP, each with the package that names it.
-
-    Those of a checkout are read from its pyproject.toml, which may be newer than the metadata of
-    its editable installation.
-    """
+    """The modules in GROUP with their packages; a checkout's by its pyproject.toml of now."""
     found = {
         point.value: point.dist.name if point.dist else "?"
         for point in importlib.metadata.entry_points(group=GROUP)

@@ -92,10 +92,7 @@ class ConfigError(UserError, ValueError):
 
 @contextlib.contextmanager
 def collecting(problems: list[Problem], at: FieldPath = ()) -> Iterator[None]:
-    """Add the problems of a ConfigError to a list, so that the work goes on after the block.
-
-    `at` is the path of what the block reads.
-    """
+    """Add the problems of a ConfigError to a list, under the path `at`, and go on."""
     try:
         yield
     except ConfigError as error:
@@ -125,10 +122,7 @@ def format_path(path: FieldPath) -> str:
 
 
 def nearest_name(found: object, names: Iterable[str]) -> str | None:
-    """The name that is most like what was found; None if none is close.
-
-    Of very many names only the first are looked at, and of a very long word only the beginning.
-    """
+    """The most similar name, if one is close; of very many, only the first are looked at."""
     known = list(itertools.islice(names, MAX_PRINTED))
     by_lower = {name.lower()[:MAX_PRINTED]: name for name in reversed(known)}
     word = str(found).lower()[:MAX_PRINTED]
@@ -145,10 +139,7 @@ def did_you_mean(found: object, names: Iterable[str]) -> str:
 def unknown_name(
     path: FieldPath, what: str, name: object, names: Iterable[str], of: str = ""
 ) -> Problem:
-    """The problem of a name that is not among `names`.
-
-    `what` says what they are names of, and `of` what has them: "unknown option 'bas' of rope".
-    """
+    """The problem of a name that is not among `names`: "unknown option 'bas' of rope"."""
     allowed = tuple(names)
     fault = f"unknown {what} {shown(name)}" + (f" of {of}" if of else "")
     nearest = nearest_name(name, allowed)

@@ -37,10 +37,7 @@ error's context."""
 
 
 def problems_of(error: ValidationError, annotation: Any) -> list[Problem]:
-    """Every problem of a value that pydantic checked against `annotation`.
-
-    What the members of a union need is joined by "or".
-    """
+    """Every problem of a value that pydantic checked; what members of a union need is joined."""
     problems: list[Problem] = []
     details = error.errors()
     for detail in details:
@@ -55,15 +52,11 @@ def problems_of(error: ValidationError, annotation: Any) -> list[Problem]:
 
 
 def _joined(last: list[Problem], problem: Problem) -> list[Problem]:
-    if not last or last[0].needs is None or problem.needs is None:
+    needs = [last[0].needs if last else None, problem.needs]
+    if None in needs or dataclasses.replace(last[0], needs=problem.needs) != problem:
         return [*last, problem]
-    if dataclasses.replace(last[0], needs=problem.needs) != problem:
-        return [*last, problem]
-    return [
-        dataclasses.replace(
-            problem, needs=" or ".join(dict.fromkeys([last[0].needs, problem.needs]))
-        )
-    ]
+    either = " or ".join(dict.fromkeys(filter(None, needs)))
+    return [dataclasses.replace(problem, needs=either)]
 
 
 def _problems(detail: ErrorDetails, annotation: Any) -> Iterator[Problem]:

@@ -90,9 +90,8 @@ class Registry(Generic[T]):
     ) -> T:
         """The thing that a description stands for; relative paths start from `base`.
 
-        `at` is the path of the description in errors, `beside` are keys that may stand beside it in
-        the same mapping, and `cache` has the values that other packages parsed before. Raises the
-        registry's error with every problem found.
+        `at` is its path in errors, `beside` are other keys of the same mapping, `cache` has values
+        parsed before. Raises the registry's error with every problem.
         """
         try:
             name, options = self._split(value)

@@ -32,10 +32,9 @@ def shipped_names() -> list[str]:
 def sweep_path(word: str | Path) -> Path:
     """Return the sweep file, or the folder of sweep files, that a word of the user means.
 
-    This is the file or folder of that name; without one, the file of that name with `.yaml`;
-    without that, the shipped sweep of that name, which may be written as its path in a clone
-    (`sweeps/quickstart.yaml`). Any other absolute path is left to what reads it. Raises SweepError,
-    with the nearest name, for any other word.
+    That is the file or folder of that name, else with `.yaml`, else the shipped sweep of that name,
+    also written as its path in a clone. Another absolute path is left to what reads it. Raises
+    SweepError, with the nearest name, for any other word.
     """
     path = Path(word)
     if path.exists() or path.is_absolute() or not path.name:

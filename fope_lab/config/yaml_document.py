@@ -41,8 +41,7 @@ class _Loader(yaml.SafeLoader):
         self._nodes = self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """The next node. Raises _TooMuchError before too many of them, or too deep ones, are in
-        memory."""
+        """The next node. Raises _TooMuchError before too much of them is in memory."""
         self._nodes += 1
         if self._nodes > MAX_VALUES:
             raise _TooMuchError(
@@ -78,8 +77,7 @@ class Document:
     """A parsed YAML file: `.value`, and `.line(path)` for any field path in it.
 
     If `text` is given, it is parsed instead of the file. `problems` are keys given twice, of which
-    the value has the first. Raises SweepError if the file is not YAML, or holds what a sweep file
-    can't.
+    the first counts. Raises SweepError if the file is not YAML, or holds what a sweep file can't.
     """
 
     def __init__(self, path: Path, text: str | None = None) -> None:

@@ -138,8 +138,7 @@ class StageConfig(Options, ABC):
         return None
 
     def corpora(self) -> Mapping[str, Corpus]:
-        """The corpora whose held-out part the stage reads, by field, in the order of text_role;
-        none for a training."""
+        """The corpora whose held-out part the stage reads, by field; none for a training."""
         return {}
 
     def reads(self) -> Corpus | None:

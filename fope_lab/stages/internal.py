@@ -128,10 +128,9 @@ class Select(StageConfig, kind="select"):
         return [[candidate_role(i, seed) for seed in self.seeds] for i in range(len(self.values))]
 
     def chosen(self, losses: Mapping[str, float]) -> int | None:
-        """The index of the value with the least mean loss over the seeds, the first of equals.
+        """The index of the value with the least mean loss, the first of equals.
 
-        `losses` has the loss of each candidate by its role. A value with a loss that is not finite
-        is never chosen; None if every value has one.
+        `losses` has the loss of each candidate by its role. None if no mean is finite.
         """
         means = self.means(losses)
         best = min(means, default=math.inf)

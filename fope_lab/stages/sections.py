@@ -32,10 +32,7 @@ CHANGES: Entry[dict[str, Any]] = Entry(
 
 
 def parse_model(value: Any, base: Path) -> dict[str, Any]:
-    """Fields of a ModelConfig; `vocab_size` only if it is given, or else it is the tokenizer's.
-
-    Raises ConfigError with every problem found.
-    """
+    """Fields of a ModelConfig, `vocab_size` only if given. Raises ConfigError."""
     if isinstance(value, str):
         return _scale(value)
     if not isinstance(value, Mapping):

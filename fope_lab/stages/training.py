@@ -137,8 +137,7 @@ class TrainSettings(Options):
     log_every: Annotated[PositiveInt, Doc("The number of steps between logged metrics.")] = 10
 
     def __post_init__(self) -> None:
-        """Fill in the defaults that depend on another setting, so that giving them changes no
-        key."""
+        """Fill in defaults that depend on another setting, so that giving them changes no key."""
         if self.schedule == "wsd" and self.decay is None:
             object.__setattr__(self, "decay", 0.1)
         if self.validate_every is not None and self.validation_tokens is None:
@@ -166,8 +165,7 @@ class TrainSettings(Options):
 
     @property
     def accuracies(self) -> tuple[str, ...]:
-        """The accuracies that validations measure: those that the training stops at or selects
-        by."""
+        """The accuracies that the training stops at or selects by."""
         stop = () if self.stop_at_accuracy is None else (ROW_ACCURACY,)
         return (*stop, TOKEN_ACCURACY) if self.keep == "most-accurate" else stop
 

@@ -15,11 +15,10 @@ from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
 
 
 def computed_widths(spec: TrainingConfig) -> Mapping[int, float]:
-    """The expected number of rows of a global batch by the tokens that are computed of each row.
+    """The expected number of rows of a global batch by the tokens that are computed of each.
 
-    Without `length_groups` all rows are computed whole. With it, rows are sorted by where their
-    last label stands, and each group of them is computed up to its longest row's
-    (trainers/gradient_accumulation.py).
+    With `length_groups`, rows are sorted by their last label, and each group is computed up to its
+    longest (trainers/gradient_accumulation.py).
     """
     train, data, workers = spec.train, spec.data, spec.resources.size
     rows = train.share(workers) // data.length
@@ -72,12 +71,9 @@ def _ends(data: Data) -> Mapping[int, float]:
 class Cost:
     """The cost of a stage; a field is None if only running can tell it.
 
-    `parameters` are the model's, `tokens` the number that the model reads, `flops` the floating
-    point operations, and `memory` the largest number of bytes that a worker needs at once. A
-    training counts forward and backward, an evaluation forward only, and another embedding without
-    training nothing. A training with `length_groups` reads all tokens of its rows, and its FLOPs
-    are those of the tokens that it computes. A perplexity stage with a limit on its tokens is
-    assumed to reach it.
+    `tokens` is the number that the model reads, `flops` those of a training forward and backward
+    or of an evaluation forward, `memory` the most bytes of a worker. With `length_groups`, FLOPs
+    are those of the tokens that are computed. A perplexity is assumed to reach its limit of tokens.
     """
 
     parameters: Parameters | None = None
@@ -87,10 +83,7 @@ class Cost:
 
 
 def cost_of(spec: StageConfig, model: ModelConfig, embedding_parameters: int) -> Cost:
-    """Return the cost of a stage.
-
-    `embedding_parameters` are those that the position embedding learns. They count as body.
-    """
+    """The cost of a stage; `embedding_parameters`, which the embedding learns, count as body."""
     size = parameters(model)
     size = replace(size, body=size.body + embedding_parameters)
     if isinstance(spec, TrainingConfig):
@@ -113,7 +106,7 @@ def cost_of(spec: StageConfig, model: ModelConfig, embedding_parameters: int) ->
 
 
 def training_peak(spec: TrainingConfig, model: ModelConfig, embedding_parameters: int) -> Memory:
-    """Return the memory of a worker; for `embedding_parameters` see `cost_of`."""
+    """The memory of a worker; for `embedding_parameters` see `cost_of`."""
     train, resources = spec.train, spec.resources
     at_once = train.micro_batch(resources.size)
     return training_memory(
@@ -136,10 +129,7 @@ def copying_peak(model: ModelConfig, embedding_parameters: int) -> Memory:
 def reading_peak(
     spec: ModelEvaluation, model: ModelConfig, embedding_parameters: int
 ) -> Memory | None:
-    """Return the memory at the length that needs most: shorter sequences go in larger batches.
-
-    Returns None if only running can tell how long the sequences are.
-    """
+    """The memory at the length that needs most, where it is known before running."""
     longest = spec.max_sequence_length()
     if longest is None:
         return None

@@ -42,10 +42,7 @@ class OtherStages:
     stages: tuple[Stage, ...]
 
     def joined(self, reference: str, point: GridPoint) -> Stage:
-        """Return the stage that matches a grid point in all axes and in the seed that both have.
-
-        Raises OtherFileError if none matches, or several do.
-        """
+        """The stage that fits a point in its axes and seed. Raises OtherFileError."""
         seeds = sorted({stage.seed for stage in self.stages if stage.seed is not None})
         if seeds and point.seed not in seeds:
             allowed = name_list(seeds)
@@ -86,10 +83,9 @@ class OtherStages:
 class Parent:
     """What a stage starts from at a grid point: a stage, a model that no stage makes, or nothing.
 
-    `problem` says why there is nothing; it is None if the stage has no `from`, and if the parent
-    has a problem of its own. `memo_key` tells parents apart: equal stages that different axes lead
-    to are different parents. `ancestors` are the stages of other files that come into the sweep
-    with this parent, itself included.
+    `problem` says why there is nothing, unless that is right or reported elsewhere. `memo_key`
+    tells parents apart, also equal stages that different axes lead to. `ancestors` are the stages
+    of other files that come into the sweep with this parent, itself included.
     """
 
     memo_key: Hashable = None
@@ -119,10 +115,10 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Draft:
-    """A section with the choices for its axes, a parent, a seed, and the grid points that share it.
+    """A section with choices for its axes, a parent and a seed, and the grid points that share it.
 
-    `origins` tells the choices from those of other drafts. `parent` is the number of another draft,
-    candidates of which the best under the draft's seed is the parent, or one from outside the file.
+    `origins` tells the choices from those of other drafts. `parent` is the number of a draft,
+    candidates of which the best under the seed is the parent, or one from outside the file.
     """
 
     section: str
@@ -136,8 +132,8 @@ class Draft:
 class Drafts:
     """Finds the drafts of all grid points, each once: `all`, and the `candidates` among them.
 
-    `others` has the stages of other files by their reference; what is missing there has been
-    reported. `folder` is where relative paths start.
+    `others` has the stages of other files by reference; what is missing there has been reported.
+    Relative paths start from `folder`.
     """
 
     def __init__(

@@ -23,11 +23,9 @@ from fope_lab.sweep.seed_rule import SeedRule
 class Stage:
     """One unit of work, checked and with its identity.
 
-    `section` is the name of its section in the sweep file, `label` that name with the axes and seed
-    of this stage. `spec` is its configuration. `parents` are the keys of the stages that it needs,
-    by role (data/roles.py), and `checkpoints` the checkpoint folders that it starts from.
-    `model_spec` describes its model, if it has one. `missing_files` are gone, so that the stage
-    can't run: its key is that of their content.
+    `section` is its name in the sweep file, `label` that name with the axes and seed. `parents` are
+    the keys of the stages that it needs, by role (data/roles.py), and `checkpoints` the folders
+    that it starts from. `missing_files` are gone, so that the stage can't run.
     """
 
     key: str
@@ -61,14 +59,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A checked sweep: its stages in an order in which parents come before their children.
+    """A checked sweep: its stages, parents before their children.
 
-    `by_section` has the stages of each section with the axes that lead to them. Equal stages occur
-    once in `stages`, and in `by_section` once for each way that leads to them. Tables show an equal
-    stage once, under the first way; claims know it by every way. `selected` has, for each section
-    with `select`, the stages that others start from in place of its own. `local_corpora` are the
-    corpora of local files, and `missing_corpora` those whose files are gone and that the store
-    knows. `seed_rule` says which of the `seeds` are needed; without one, all are.
+    `by_section` has the stages of each section; equal ones, which `stages` has once, for each way
+    that leads to them: tables show the first way, claims know every way. `selected` has, for each
+    section with `select`, the stages that others start from. `local_corpora` are those of local
+    files, and `missing_corpora` those whose files are gone and that the store knows. `seed_rule`
+    says which of the `seeds` are needed; without one, all are.
     """
 
     path: Path
@@ -101,8 +98,8 @@ def make_stage(
 ) -> Stage:
     """Return a stage with its key and label.
 
-    `external` is the model that the stage starts from, unless a parent makes it.
-    `key_replacements` replace fields of the configuration in the key.
+    `external` is the model that it starts from, unless a parent makes it; `key_replacements`
+    replace fields of the configuration in the key.
     """
     axes, parents = dict(axes or {}), dict(parents or {})
     origin = {MODEL: external.key} if external else {}

@@ -46,13 +46,11 @@ def _exact(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class StageFields:
-    """A stage's section at a grid point.
+    """A stage's section at a grid point, with the values of `axes` set.
 
-    `axes` are the values of the axes that set its fields. The origin of a value is its place in
-    the file: `origins` has it for every value that an axis set, by the value's path, and `created`
-    for the sections that an axis created around its value. `problems` are the axes that could not
-    be set, each with its place in the file. A section equals itself alone, so that what follows
-    from it can be kept by it.
+    `origins` has the place in the file of every value that an axis set, by its path, and `created`
+    that of sections made around such a value. `problems` are the axes that could not be set. A
+    section equals itself alone, so that what follows from it can be cached by it.
     """
 
     name: str
@@ -75,8 +73,8 @@ class StageFields:
 def apply_axes(name: str, section: Mapping[str, Any], choices: Mapping[str, Choice]) -> StageFields:
     """Return the section `name` with the values that `choices` has for its axes.
 
-    Whole objects are set before the dotted paths inside them, so the order of the axes in the file
-    does not matter. A preset's name becomes {type: name} when an axis sets an option of it.
+    Whole objects are set before the paths inside them, whatever the order in the file. A preset's
+    name becomes {type: name} when an axis sets an option of it.
     """
     fields: dict[str, Any] = _copy(section)
     origins: dict[FieldPath, FieldPath] = {}

@@ -7,7 +7,7 @@
     Draft          a section at a grid point, and its parent          drafts.py
     StageFields    the section with the values of its axes            grid_point.py
     Stage          the fields checked, with their key, and the        stage_builder.py
-                   stages that prepare the data                       data_stages.py
+                   stages that prepare the data                       added_stages.py
     Sweep          all stages, and a report section that fits them    report_check.py
 
 A step reports what is wrong and leaves it out, so that one SweepError holds all problems.
@@ -26,12 +26,12 @@ from fope_lab.config.shipped import sweep_path
 from fope_lab.config.yaml_document import Document
 from fope_lab.no_collections import no_collections
 from fope_lab.store import Store
+from fope_lab.sweep.added_stages import rule_problems
 from fope_lab.sweep.drafts import Drafts, OtherFileError, OtherStages
 from fope_lab.sweep.expand import expand_grid
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.grid_point import same_value
 from fope_lab.sweep.local_corpora import LocalCorpora
-from fope_lab.sweep.model_stages import rule_problems
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems, seed_rule_problems
 from fope_lab.sweep.stage_builder import StageBuilder
@@ -39,20 +39,17 @@ from fope_lab.sweep.sweep_file import SweepFile, read_sweep_file
 
 
 def load_sweep(path: str | Path, store: Store | None = None) -> Sweep:
-    """Read and check a sweep file, or a sweep that comes with fope-lab, by its name (shipped.py).
+    """Read and check a sweep file, or a sweep that comes with fope-lab, by its name.
 
-    Raises SweepError, which holds every problem found.
-    Local files that are gone count as `store` recorded them; without a store they are a problem.
+    Raises SweepError with every problem. Local files that are gone count as `store` recorded them;
+    without a store they are a problem.
     """
     with no_collections():
         return _Loader(store).load(sweep_path(path).absolute())
 
 
 def parse_sweep(text: str, path: Path, store: Store | None = None) -> Sweep:
-    """Return the sweep that a file `path` with this text would hold.
-
-    Relative paths start from the file's folder. Otherwise as load_sweep.
-    """
+    """The sweep that a file `path` with this text would hold. Otherwise as load_sweep."""
     return _Loader(store).load(path.absolute(), text)
 
 
@@ -66,10 +63,7 @@ class _Loader:
         self._corpora = LocalCorpora(store)
 
     def load(self, path: Path, text: str | None = None) -> Sweep:
-        """Return the sweep in a file; a `text` stands for the file's content.
-
-        Raises SweepError, and OtherFileError for a file that is still being read: a cycle.
-        """
+        """The sweep in a file, or in `text`. Raises SweepError, and OtherFileError in a cycle."""
         real = path.resolve()
         if real in self._open:
             if real == self._open[-1]:

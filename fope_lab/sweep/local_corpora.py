@@ -32,8 +32,7 @@ AROUND = ROWS.options.keys() | WEIGHT.options.keys()
 
 @dataclass(frozen=True)
 class KnownCorpus:
-    """A corpus that the store knows: its files with their SHA-256, its identity, and when that was
-    recorded."""
+    """A corpus as the store recorded it at `time`: its files with their SHA-256, its identity."""
 
     files: Mapping[str, str]
     identity: Mapping[str, Any]
@@ -47,10 +46,7 @@ class KnownCorpus:
 
 @dataclass(frozen=True)
 class LocalCorpus:
-    """A corpus of local files that a sweep file names.
-
-    `record` is what the store will know of it, and `corpus` its description with absolute paths.
-    """
+    """A corpus of local files: what the store will know of it, and itself with absolute paths."""
 
     record: CorpusRecord
     corpus: Mapping[str, Any]
@@ -76,10 +72,7 @@ class LocalCorpora:
         return tuple(self._replaced.values())
 
     def located(self, section: Mapping[str, Any], folder: Path, sweep: str) -> dict[str, Any]:
-        """Return a stage's section, in which corpora whose files are gone name those recorded.
-
-        Relative paths start from `folder`, and `sweep` is the name of the sweep.
-        """
+        """The section, in which corpora whose files are gone name the files that were recorded."""
 
         def walk(value: Any) -> Any:
             if isinstance(value, Mapping):
@@ -108,10 +101,7 @@ class LocalCorpora:
         return self._described[key]
 
     def _look(self, given: Mapping[str, Any], folder: Path, sweep: str) -> dict[str, Any]:
-        """Return the options that name the files of a corpus as recorded; none if they are there.
-
-        A corpus that is there is kept in `_read`, and one that is gone in `_replaced`.
-        """
+        """The options that name recorded files, if they are gone; fills `_read`, `_replaced`."""
         try:
             named = CORPORA.parse({k: v for k, v in given.items() if k not in AROUND})
         except ConfigError:
@@ -138,8 +128,7 @@ class LocalCorpora:
         return {}
 
     def _known(self, named: Corpus, folder: Path, sweep: str) -> Iterator[KnownCorpus]:
-        """Yield what the store knows of a corpus: of this place, the newest first; then under the
-        name of a sweep that has moved."""
+        """Of this place, the newest first; then under the name of a sweep that has moved."""
         places = _places(named, folder)
         for record in self._records:
             try:

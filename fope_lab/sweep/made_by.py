@@ -38,10 +38,7 @@ class StageNode(Protocol):
 
 
 def output_digest(folder: StageFolder) -> str | None:
-    """The digest of what a finished stage leaves to its children; None if that is damaged.
-
-    Equal work gives an equal digest: the record of a training, which has times, is left out.
-    """
+    """The digest of what a finished stage leaves, without times; None if that is damaged."""
     checkpoint = folder.final_checkpoint()
     if checkpoint is None:
         return None
@@ -51,10 +48,10 @@ def output_digest(folder: StageFolder) -> str | None:
 def other_parents(
     stage: StageNode, stages: Mapping[str, StageNode], store: Store
 ) -> tuple[str, ...]:
-    """The parents of a finished stage that have other output now than it read, by their sections.
+    """The parents with other output now than a finished stage read, by their sections.
 
-    `stages` has the parents by key. What the stage did not record, because it is older than the
-    record, counts as unchanged, and so does a parent whose output is gone.
+    `stages` has the parents by key. A parent counts as unchanged if its output is gone, and if the
+    stage did not record what it read.
     """
     read = store.folder(stage.kind, stage.key).parents_read()
     found = (
@@ -74,10 +71,7 @@ def read_other_output(parents: Sequence[str]) -> str:
 
 
 class ChangesSince:
-    """Compares what finished stages of a store ran with to what is there today.
-
-    Each recorded state of the code is read once.
-    """
+    """Compares what finished stages ran with to what is there today; reads each record once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -90,25 +84,16 @@ class ChangesSince:
         return other
 
     def files(self, stage: StageNode) -> tuple[str, ...]:
-        """The files of code that have changed since a stage was finished, by their paths then.
-
-        What an old version did not record counts as unchanged.
-        """
-        names = [made_by.get("source") for made_by in self._folder(stage).makers()]
+        """The files of code that have changed since a stage was finished, by their paths then."""
+        makers = self._store.folder(stage.kind, stage.key).makers()
+        names = [made_by.get("source") for made_by in makers]
         files = (path for name in names if isinstance(name, str) for path in self._changed(name))
         return tuple(dict.fromkeys(files))
 
     def of(self, stage: StageNode, stages: Mapping[str, StageNode]) -> tuple[str, ...]:
-        """The files, and the parents that have other output by now, by their sections.
-
-        `stages` has the parents by key.
-        """
-        return tuple(
-            dict.fromkeys([*self.files(stage), *other_parents(stage, stages, self._store)])
-        )
-
-    def _folder(self, stage: StageNode) -> StageFolder:
-        return self._store.folder(stage.kind, stage.key)
+        """These files, and the sections of parents with other output; `stages` has those by key."""
+        others = other_parents(stage, stages, self._store)
+        return tuple(dict.fromkeys([*self.files(stage), *others]))
 
     def _read(self, name: str) -> tuple[str, ...]:
         return tuple(changed_files(self._store.source(name) or {}))

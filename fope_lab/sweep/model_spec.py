@@ -44,11 +44,10 @@ from fope_lab.stages.labels import label, tokenizer_label
 class ModelSpec:
     """What a stage's model is, as far as its descendants depend on it.
 
-    `train_length` is the length in tokens that the embedding was first trained at, which frequency
-    transforms call the original length; `last_trained_length` is the length that the model was
-    last trained at. `embedding_label` is the embedding as the sweep file names it.
-    `trained_mechanism` is the type of the embedding that the weights were trained with, if another
-    took its place without training.
+    `train_length` is the length in tokens that the embedding was first trained at, the original
+    length of frequency transforms; `last_trained_length` that of the last training.
+    `embedding_label` is the embedding as the sweep file names it. `trained_mechanism` is the type
+    that the weights were trained with, if another took its place without training.
     """
 
     tokenizer: TokenizerRecipe
@@ -71,8 +70,7 @@ def model_spec_of(
 ) -> ModelSpec:
     """Return the model of a stage, given the fields of its section and its parent's model.
 
-    Raises ConfigError if there can be no such model, or if its embedding has no positions for the
-    stage's longest sequence.
+    Raises ConfigError if there can be none, or it has no positions for the longest sequence.
     """
     if isinstance(spec, Pretrain):
         model_spec = _new_model(spec, given)
@@ -196,11 +194,7 @@ def _check_tokenizer(model_spec: ModelSpec, tokenizer: TokenizerRecipe) -> None:
 
 @dataclass(frozen=True)
 class ExternalModel:
-    """A model that no stage of a sweep makes.
-
-    `path` is its folder or its name on the hub, and `key` a hash of its content, or of its name and
-    commit.
-    """
+    """A model that no stage makes: its folder or hub name, and a hash of its content or commit."""
 
     path: Path
     key: str
@@ -208,9 +202,9 @@ class ExternalModel:
 
 
 def read_checkpoint(reference: str, base: Path) -> ExternalModel:
-    """Return the model in the folder `reference`, relative to `base` or to the current folder.
+    """Return the model in a folder, relative to `base` or to the current folder.
 
-    Raises fope_lab.model.checkpoint.CheckpointError if there is no such folder or no model in it.
+    Raises fope_lab.model.checkpoint.CheckpointError if there is none.
     """
     given = os.path.expanduser(reference)
     tried = [os.path.abspath(place / given) for place in (base, Path.cwd())]
@@ -236,8 +230,7 @@ def read_checkpoint(reference: str, base: Path) -> ExternalModel:
 def read_hub_model(reference: str) -> ExternalModel:
     """Return the model `hf:NAME@COMMIT` of the hub; only its config.json is downloaded.
 
-    Raises fope_lab.model.checkpoint.CheckpointError if it is not pinned to a commit, or if its
-    configuration can't be read.
+    Raises CheckpointError if it is not pinned to a commit, or if its config.json can't be read.
     """
     name = hub_name(reference)
     assert name is not None  # the caller checks the prefix

@@ -42,10 +42,7 @@ def mechanism_note(sweep: Sweep) -> str | None:
 
 
 def name_note(sweep: Sweep, store: Store) -> str | None:
-    """One line about another file with the sweep's name, whose report the store has.
-
-    None if that file is gone, if it has another name by now, or if both files say the same.
-    """
+    """A line about another file of the sweep's name with other content, whose report is stored."""
     other = store.sweep_file(sweep.name)
     if other is None or not _is_of_user(sweep.path, store) or not _is_of_user(other, store):
         return None

@@ -43,10 +43,7 @@ def is_ready(stage: Stage, states: Mapping[str, StageState]) -> bool:
 def block_descendants(
     stages: Sequence[Stage], states: Mapping[str, StageState]
 ) -> dict[str, StageState]:
-    """`states`, in which the unfinished descendants of failed stages are blocked.
-
-    `stages` come parents first. The reason names the stage that failed.
-    """
+    """`states`, with unfinished descendants of failed stages blocked; parents come first."""
     blocked = dict(states)
     names = {stage.key: stage.label for stage in stages}
     for stage in stages:
@@ -54,21 +51,16 @@ def block_descendants(
         if state.status in (Status.DONE, Status.FAILED):
             continue
         for key in unfinished_parents(stage, blocked):
-            if blocked[key].status is Status.FAILED:
-                reason = f"{names[key]} failed"
-            elif blocked[key].status is Status.BLOCKED:
-                reason = blocked[key].reason
-            else:
-                continue
-            blocked[stage.key] = replace(state, status=Status.BLOCKED, reason=reason)
-            break
+            if blocked[key].status in (Status.FAILED, Status.BLOCKED):
+                failed = blocked[key].status is Status.FAILED
+                reason = f"{names[key]} failed" if failed else blocked[key].reason
+                blocked[stage.key] = replace(state, status=Status.BLOCKED, reason=reason)
+                break
     return blocked
 
 
 ACTIONS = ("cached", "resume", "run", "blocked", "if needed", "not needed")
 """What a run does with a stage: the states of `plan --json`."""
-
-
 SHOWN = 3
 """How many differences to the nearest stage are shown."""
 
@@ -91,9 +83,8 @@ class NearestStage:
 class Plan:
     """A sweep, and the state of each of its stages by key.
 
-    `changes` has, for each finished stage whose code has changed since it ran, the files that
-    changed. `nearest` has the most similar finished stage of stages that the store lacks, as far as
-    sweep/nearest.py looked for it.
+    `changes` has the files that changed since finished stages ran, and `nearest` the most similar
+    finished stages of those that the store lacks (nearest.py).
     """
 
     sweep: Sweep
@@ -135,7 +126,7 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
         if store and since and state.is_done:
             changes[stage.key] = since.files(stage)
             taken = store.folder(stage.kind, stage.key).time_taken()
-            reason = _done_in(taken) + _since(changes[stage.key])
+            reason = _done(taken, changes[stage.key])
         elif missing := missing_input(stage, store):
             state, reason = replace(state, status=Status.BLOCKED), missing
         else:
@@ -154,17 +145,14 @@ def missing_input(stage: Stage, store: Store | None) -> str | None:
     return stage.spec.missing_resource(store.root if store else None)
 
 
-def _done_in(taken: TimeTaken | None) -> str:
-    if taken is None:  # it was set aside a moment ago
-        return "done"
-    return f"done in {over_attempts(f'{taken.seconds:.0f} s', taken.attempts)}"
-
-
-def _since(files: Sequence[str]) -> str:
-    names = [PurePath(path).name for path in files]
+def _done(taken: TimeTaken | None, changed: Sequence[str]) -> str:
+    text = "done"  # without a time, it was set aside a moment ago
+    if taken is not None:
+        text += f" in {over_attempts(f'{taken.seconds:.0f} s', taken.attempts)}"
+    names = [PurePath(path).name for path in changed]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     have = "have" if len(names) > 1 else "has"
-    return f", but {', '.join(names[:3])}{more} {have} changed since" if names else ""
+    return text + (f", but {', '.join(names[:3])}{more} {have} changed since" if names else "")
 
 
 def _reason(state: StageState, parents: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,11 +18,7 @@ ALTERNATIVES = ("grid", "zip")
 
 
 class ProblemCollector:
-    """Collects problems by their place in the file.
-
-    A problem that several grid points share becomes one problem, which names the axis values that
-    lead to it.
-    """
+    """Collects problems by place; one that several grid points share names them."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -33,8 +30,7 @@ class ProblemCollector:
         return bool(self._document.problems or self._problems or self._at_points)
 
     def add(self, *problems: Problem) -> None:
-        """Add problems that do not depend on the grid: of this file, or already located in another
-        file that this one refers to."""
+        """Add problems that do not depend on the grid, or that are located in another file."""
         self._problems += problems
 
     def add_at_point(self, point: GridPoint, *problems: Problem) -> None:
@@ -48,8 +44,7 @@ class ProblemCollector:
 
     @property
     def axes_known(self) -> bool:
-        """Whether the grid is right. Else no field is called missing, since an axis may be meant
-        to set it, and a stage of another file need not match a grid point."""
+        """Whether the grid is right; else an axis may be meant to set what is missing."""
         return not self.concern("grid", "zip", "include", "exclude")
 
     def concern(self, *sections: str) -> bool:
@@ -68,16 +63,14 @@ class ProblemCollector:
             at = problem.path
             axis = at[:2] if at[0] in ALTERNATIVES and len(at) == 3 else at
             by_axis.setdefault((axis, problem.message), {})[at] = points
-        all_values: dict[str, dict[str, str]] = {}
+        all_values = functools.cache(lambda axis: _values(axis, grid).keys())
         for (axis, message), places in by_axis.items():
             at = axis if len(places) > 1 else next(iter(places))
             points = [point for found in places.values() for point in found]
             parts = []
             for other in _unnamed_axes(at, points[0]):
-                if other not in all_values:
-                    all_values[other] = _values(other, grid)
                 values = _values(other, points)
-                if values.keys() != all_values[other].keys():
+                if values.keys() != all_values(other):
                     parts.append(f"{other} {', '.join(values.values())}")
             only = f" (with {'; '.join(parts)})" if parts else ""
             yield Problem(at, f"{message}{only}")

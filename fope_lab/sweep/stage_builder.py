@@ -18,15 +18,19 @@ from fope_lab.evaluation.base import Evaluation
 from fope_lab.stages import Pretrain, Resources, Select, StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.stages.base import UNTRAINED
 from fope_lab.stages.labels import unique_labels
+from fope_lab.sweep.added_stages import (
+    PreparationStages,
+    inputs_of,
+    select_stages,
+    with_swapped_embedding,
+)
 from fope_lab.sweep.cost import Cost, cost_of
-from fope_lab.sweep.data_stages import PreparationStages, inputs_of
 from fope_lab.sweep.drafts import Candidates, Draft, Drafts, Parent
 from fope_lab.sweep.graph import Stage, make_stage
 from fope_lab.sweep.grid_point import StageFields, apply_axes
 from fope_lab.sweep.kinds import FILE_KINDS, needs_of
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
-from fope_lab.sweep.model_stages import select_stages, with_swapped_embedding
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.sweep_file import SweepFile
 
@@ -45,10 +49,7 @@ class _SharedWork:
 
 
 class StageBuilder:
-    """Builds the stages of one sweep file, each once, parents before their children.
-
-    `folder` is where relative paths start. What is wrong goes to `problems`.
-    """
+    """Builds the stages of one sweep file, each once, parents before their children."""
 
     def __init__(
         self,

@@ -53,9 +53,8 @@ def find_stages(
 ) -> list[AnyStage]:
     """The stages that any of the names means, each key once, in the order of `stages`.
 
-    A key may occur several times in `stages`, with other names. `at` is the argument that errors
-    name. Raises SweepError for a name that means no stage, and for digits with which several keys
-    begin.
+    `stages` may have a key under several names. `at` is the argument that errors name. Raises
+    SweepError for a name that means no stage, and for digits with which several keys begin.
     """
     known = list(stages)
     problems: list[Problem] = []
@@ -112,21 +111,17 @@ def every_stage(plans: Sequence[Plan]) -> Sequence[Plan]:
 
 
 def only(names: Iterable[str]) -> StageFilter:
-    """Keep the named stages and what they need, and nothing else.
+    """Keep the named stages and what they need. Raises SweepError for a name without a stage."""
 
-    The filter raises SweepError for a name that means no stage.
-    """
-
-    def select(plans: Sequence[Plan]) -> list[Plan]:
+    def keep(plans: Sequence[Plan]) -> list[Plan]:
         named = find_stages(stages_of(plans), names, ("--only",))
         return _restricted(plans, {stage.key for stage in named})
 
-    return select
+    return keep
 
 
 def failed(plans: Sequence[Plan]) -> list[Plan]:
-    """Keep the stages whose last attempt failed, those that wait for them, and what all of these
-    need. No stage is left if none has failed."""
+    """Keep the stages that failed last, those that wait for them, and what all of these need."""
     states = {key: state for planned in plans for key, state in planned.states.items()}
     chosen = {key for key, state in states.items() if state.status is Status.FAILED}
     for stage in stages_of(plans):
@@ -143,24 +138,21 @@ def _restricted(plans: Sequence[Plan], keys: Iterable[str]) -> list[Plan]:
         if stage.key in needed:
             parents = stage.parents.values()
             needed.update(key for key in parents if stage.key not in done or key in done)
-    return [
-        replace(
-            planned,
-            sweep=replace(
-                planned.sweep, stages=tuple(s for s in planned.sweep.stages if s.key in needed)
-            ),
-            states={key: state for key, state in planned.states.items() if key in needed},
-        )
-        for planned in plans
-    ]
+    restricted = []
+    for planned in plans:
+        stages = tuple(stage for stage in planned.sweep.stages if stage.key in needed)
+        states = {key: state for key, state in planned.states.items() if key in needed}
+        sweep = replace(planned.sweep, stages=stages)
+        restricted.append(replace(planned, sweep=sweep, states=states))
+    return restricted
 
 
 def stages_to_redo(
     plans: Sequence[Plan], names: Iterable[str] = (), *, stale: bool = False
 ) -> list[Stage]:
-    """The named stages, with `stale` those whose code has changed since, and all descendants.
+    """The named stages, with `stale` those whose code has changed, and all descendants.
 
-    Parents come before their children. Raises SweepError for a name that means no stage.
+    Parents come first. Raises SweepError for a name that means no stage.
     """
     stages = stages_of(plans)
     redone = {key for planned in plans for key in planned.changes} if stale else set[str]()

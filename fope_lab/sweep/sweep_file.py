@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import MinLen
@@ -128,10 +127,7 @@ class SweepFile(Options):
 
     @functools.cached_property
     def selected_axes(self) -> dict[str, str]:
-        """The axis that each section with `select` selects over, by its path in the grid.
-
-        A rule that can't be read has none: the check of the section says what is wrong with it.
-        """
+        """The axis in the grid of each section with a readable `select`."""
         found = {}
         for name, section in self.stages.items():
             rule = section.get("select") if isinstance(section, dict) else None
@@ -161,17 +157,22 @@ class SweepFile(Options):
 
 
 def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile | None:
-    """Return the top level of a file without the fields and axes that are wrong, which are
-    reported.
+    """Return the top level of a file without what is wrong, which is reported; None if much is.
 
-    A stage's section that is not a mapping stays, so that a reference to the stage is not reported
-    too. Imports the plug-ins. Returns None if too little is right to go on.
+    A section that is no mapping stays, so that references to it are not reported too. Imports the
+    plug-ins.
     """
     value = document.value
     if not isinstance(value, dict):
         problems.add(no_mapping(value))
         return None
-    if not _has_plugins(value.get("plugins"), document.path.parent, problems):
+    given = value.get("plugins")
+    names = given if isinstance(given, list) else []  # what is wrong is reported with the others
+    try:
+        named = [name for name in names if name and isinstance(name, str)]
+        load_plugins(named, document.path.parent, ("plugins",))
+    except ConfigError as error:
+        problems.add(*error.problems)
         return None
     right, wrong = entry_of(SweepFile).right_values(value)
     problems.add(*(_with_seeds(problem, value) for problem in wrong))
@@ -187,17 +188,6 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     message = "this name is reserved for a preparation stage"
     problems.add(*(Problem(("stages", name), message) for name in reserved if name in stages))
     return file
-
-
-def _has_plugins(names: Any, folder: Path, problems: ProblemCollector) -> bool:
-    names = names if isinstance(names, list) else []  # reported with the other fields
-    try:
-        names = [name for name in names if name and isinstance(name, str)]
-        load_plugins(names, folder, ("plugins",))
-    except ConfigError as error:
-        problems.add(*error.problems)
-        return False
-    return True
 
 
 def no_mapping(value: Any) -> Problem:

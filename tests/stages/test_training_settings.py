@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sweep_files import BASE, changed, keys, load, of, told
+from sweep_files import BASE, changed, load, of, told
 
 TRAIN = "stages.pretrain.train"
 PASSKEYS = {"length": 128, "task": "passkey", "form": "symbolic"}
@@ -17,14 +17,9 @@ PASSKEYS = {"length": 128, "task": "passkey", "form": "symbolic"}
     [
         ({"decay": 0.1}, "decay: has no effect: schedule cosine has no linear decay"),
         (
-            {"decay": 0.1, "schedule": "constant"},
-            "decay: has no effect: schedule constant has no linear decay",
-        ),
-        (
             {"decay": 0.5, "warmup": 0.6, "schedule": "wsd"},
             "decay: found 0.5, which with warmup 0.6 is more than 1, needs at most 0.4",
         ),
-        ({"decay": 1.5, "schedule": "wsd"}, "decay: found 1.5, needs at most 1"),
         ({"select": "best"}, "validate_every: is missing: select best compares validations"),
         (
             {"validation_tokens": 4096},
@@ -35,10 +30,6 @@ PASSKEYS = {"length": 128, "task": "passkey", "form": "symbolic"}
             "validation_tokens: found 63, needs at least data.length 64",
         ),
         (
-            {"validation_length": 128},
-            "validation_length: has no effect: there are no validations without validate_every",
-        ),
-        (
             {"validation_length": 128, "validation_tokens": 127, "validate_every": 5},
             "validation_tokens: found 127, needs at least validation_length 128",
         ),
@@ -46,10 +37,6 @@ PASSKEYS = {"length": 128, "task": "passkey", "form": "symbolic"}
             {"micro_batch_tokens": 100},
             "micro_batch_tokens: found 100, needs a multiple of data.length 64; the nearest are 64"
             " and 128",
-        ),
-        (
-            {"precision": "float16"},
-            "precision: found 'float16'; did you mean 'bfloat16'? (allowed: float32, bfloat16)",
         ),
     ],
 )
@@ -121,12 +108,3 @@ def test_a_default_that_is_given_is_the_same_stage(tmp_path: Path) -> None:
     assert key(schedule="wsd") == key(schedule="wsd", decay=0.1) != key(schedule="wsd", decay=0.2)
     assert key(validate_every=5) == key(validate_every=5, validation_tokens=65_536)
     assert key(validate_every=5) != key(validate_every=5, select="best")
-
-
-def test_what_changes_no_number_is_not_in_the_key(tmp_path: Path) -> None:
-    found = keys(load(tmp_path, BASE))
-    settings = {"micro_batch_tokens": 64, "gradient_checkpointing": True, "compile": True}
-    changes = {f"{TRAIN}.{name}": value for name, value in settings.items()}
-    assert keys(load(tmp_path, changed(BASE, changes))) == found
-    changes = {f"{TRAIN}.precision": "bfloat16"}
-    assert keys(load(tmp_path, changed(BASE, changes))) != found

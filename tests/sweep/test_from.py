@@ -46,7 +46,6 @@ def wrong(path: Path) -> list[Problem]:
         ("child", "a cycle: child → child"),
         ("other", "other is a stage of kind passkey, which produces no model"),
         ("''", "found '', needs text that is not empty"),
-        ("3", "found 3, needs text"),
         ("", "found nothing, needs text"),
         ("[pretrain]", "found ['pretrain'], needs text"),
         (
@@ -306,7 +305,6 @@ def test_through_two_files(tmp_path: Path) -> None:
             "fope/figure.yaml#perplexity",
             "perplexity is a stage of kind perplexity, which produces no model",
         ),
-        ("fope#pretrain", "no sweep file 'fope' in "),
         ("sweep.yaml#passkey", "this is the file itself; leave out the part before the #"),
     ],
 )
@@ -461,8 +459,6 @@ def test_the_manifest_spares_reading_the_weights_only_while_it_fits(
     ("reference", "damage", "expected"),
     [
         ("./nix", None, "no folder "),
-        ("~nobody-of-this-name/x", None, "no folder "),
-        ("./" + "x" * 300, None, "no folder "),
         ("sweep.yaml", None, "no folder "),
         ("./empty", None, "is not a checkpoint: it has no config.json"),
         ("./model", "config.json", "config.json has neither a format (allowed: 1, "),

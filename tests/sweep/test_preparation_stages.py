@@ -82,22 +82,9 @@ def test_the_processors_of_own_stages_are_given_for_all(tmp_path: Path) -> None:
     ("changes", "expected"),
     [
         ({"prepare": {"resources": {"gpus": 1}}}, ["prepare.resources.gpus: unknown key 'gpus'"]),
-        ({"prepare": {"resources": {"cpus": 0}}}, ["prepare.resources.cpus: found 0, needs at le"]),
-        ({"prepare": {"cpus": 2}}, ["prepare.cpus: unknown key 'cpus' (allowed: resources)"]),
         (
             {"stages.pretrain.tokenizer.vocabulary": 5},
             ["stages.pretrain.tokenizer.vocabulary: found 5, needs at least 258"],
-        ),
-        (
-            {"stages.pretrain.tokenizer.vocabulry": 500},
-            [
-                "stages.pretrain.tokenizer.vocabulry: unknown option 'vocabulry' of "
-                "trained tokenizer bpe; did you mean 'vocabulary'?"
-            ],
-        ),
-        (
-            {"stages.pretrain.tokenizer.corpus": "python-dcs"},
-            ["stages.pretrain.tokenizer.corpus: unknown corpus 'python-dcs'; did you mean"],
         ),
         (
             {"stages.pretrain.tokenizer.corpus": {"files": "none.txt"}},
@@ -121,10 +108,6 @@ def test_the_processors_of_own_stages_are_given_for_all(tmp_path: Path) -> None:
                 "stages.pretrain.data.mix[0].pack: unknown option 'pack' of a source "
                 "(allowed: corpus, weight)"
             ],
-        ),
-        (
-            {"stages.pretrain.tokenizer": "./nix.json"},
-            ["stages.pretrain.tokenizer: no tokenizer: "],
         ),
         (
             {"stages.finetune.tokenizer": "byte"},

@@ -45,12 +45,9 @@ def test_children_inherit_their_parents_seed(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("", ["- is empty, needs a mapping with name and stages"]),
-        ("# nothing\n", ["- is empty, needs a mapping with name and stages"]),
         ("- a\n", ["1 found ['a'], needs a mapping with name and stages"]),
-        ("hello\n", ["1 found 'hello', needs a mapping with name and stages"]),
         ("name: x\n", ["1 stages: is missing"]),
         ("name: x\nstages: {}\n", ["2 stages: found {}, needs at least one entry"]),
-        ("name: x\nstages: [a]\n", ["2 stages: found ['a'], needs a mapping"]),
         ("name: x\nstages:\n  p:\n", ["3 stages.p: found nothing, needs a mapping"]),
         (
             f"name: x\nstages:\n  p:\n  c: {PERPLEXITY_LINE}\n",
@@ -85,13 +82,9 @@ def test_a_wrong_top_level(tmp_path: Path, text: str, expected: list[str]) -> No
     ("seeds", "expected"),
     [
         ("[0, 0]", "4 seeds[1]: names 0 twice"),
-        ("[0, 1, 2, 1]", "4 seeds[3]: names 1 twice"),
         ("[-1]", "4 seeds[0]: found -1, needs at least 0"),
         ("[0, 4294967296]", "4 seeds[1]: found 4294967296, needs less than 4,294,967,296"),
-        ("[true]", "4 seeds[0]: found true, needs a whole number"),
-        ("['0']", "4 seeds[0]: found '0', needs a whole number"),
         ("[0.5]", "4 seeds[0]: found 0.5, needs a whole number"),
-        ("[.nan]", "4 seeds[0]: found nan, needs a whole number"),
         ("3", "4 seeds: found 3, needs a list or a rule, such as [0, 1, 2]"),
         ("[]", "4 seeds: found [], needs at least one entry"),
         ("", "4 seeds: found nothing, needs a list or a rule"),
@@ -145,12 +138,6 @@ def test_several_values_of_a_stage_belong_under_grid(
     [problem] = problems(tmp_path, {"name": "many", "stages": {"pretrain": pretrain}})
     way = f"; to compare several, write them under grid: {{pretrain.{field}: […]}}"
     assert problem.message == f"found {value}, needs {needs}{way}"
-
-
-def test_what_should_be_a_list_has_no_such_hint(tmp_path: Path) -> None:
-    measure = {"kind": "passkey", "from": "pretrain", "form": "symbolic", "lengths": [[32]]}
-    stages = {"pretrain": PRETRAIN, "passkey": measure}
-    assert "grid" not in "".join(told(tmp_path, {"name": "many", "stages": stages}))
 
 
 def test_a_wrong_grid_makes_nothing_else_missing(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from fope_lab.no_collections import no_collections
 )
 def new(options: argparse.Namespace) -> int:
     from fope_lab.config.problems import counted
-    from fope_lab.sweep.new_sweep import write_new_sweep
+    from fope_lab.sweep.adhoc import write_new_sweep
 
     path = Path(options.file)
     sweep = write_new_sweep(path, options.text)
