@@ -1,4 +1,5 @@
-"""Stages that can't fit a device: refused with reasons, and what would help does help."""
+"""Stages that can't fit a device: refused with reasons, and what would help does help. What this
+machine can't hold is a note, because the sweep may be meant for another machine."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from sweep_files import BASE, PRETRAIN, changed, load, of, write
 
 from fope_lab.cli import main
 from fope_lab.devices import CPU, GIB, Device, device_named
+from fope_lab.planning import memory_fit
 from fope_lab.planning.estimate import estimate_plans
-from fope_lab.planning.memory_fit import MARGIN, why_too_large
+from fope_lab.planning.memory_fit import MARGIN, gpu_count, machine_note, why_too_large
 from fope_lab.store import Status
 from fope_lab.sweep import SweepError, load_sweep, plan
 
@@ -192,3 +194,69 @@ def test_what_waits_for_a_blocked_stage_is_told(
     assert main(["plan", str(path), "--store", str(tmp_path / "s"), "--device", "rtx-4090"]) == 2
     assert f"{len(waiting)} stages wait for a blocked stage" in capsys.readouterr().out
     assert estimate_plans([plan(load_sweep(path))], device="h200").waiting() == ()
+
+
+# What this machine can't hold
+
+GPU: dict[str, Any] = {"name": "x", "stages": {"p": changed(PRETRAIN, {"resources.gpus": 1})}}
+NOTE = "x: this machine can't hold one of its stages: p needs 1 GPU, and there are 0"
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(memory_fit, "NVIDIA", tmp_path / "gpus")
+    monkeypatch.setattr(memory_fit, "OTHER_GPUS", (tmp_path / "other",))
+    for name in ("RAY_ADDRESS", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, None),
+        ({"resources.gpus": 0.5}, "p needs 0.5 GPUs, and there are 0"),
+        ({"resources.cpus": 10_000}, "p needs 10000 CPUs, and there are "),
+        ({"model": {"scale": "1.2b", "num_layers": 4_000}}, "p needs "),
+    ],
+)
+def test_what_stages_need(tmp_path: Path, changes: dict[str, Any], expected: str | None) -> None:
+    sweep = load(tmp_path, {"name": "x", "stages": {"p": changed(PRETRAIN, changes)}})
+    note = machine_note(sweep, sweep.stages)
+    assert (note is None) == (expected is None)
+    if expected is not None:
+        assert expected in (note or "")
+        assert machine_note(sweep, ()) is None
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_gpus_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert gpu_count() == 0
+    (tmp_path / "other").touch()
+    assert gpu_count() is None
+    for i in range(2):
+        (tmp_path / "gpus" / f"0000:0{i}").mkdir(parents=True)
+    assert gpu_count() == 2
+    for visible, expected in (("1", 1), ("", 0), ("-1", 0), ("0,1,2", 2)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert gpu_count() == expected
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_validate_and_plan_say_so_and_refuse_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(write(tmp_path / "sweep.yaml", GPU))
+    store = ["--store", str(tmp_path / "store")]
+    assert main(["validate", file]) == 0
+    output = capsys.readouterr()
+    assert NOTE in output.err
+    assert NOTE not in output.out
+    assert main(["plan", file, *store]) == 0
+    assert NOTE in capsys.readouterr().out
+    for elsewhere in (["--device", "a6000"], ["--gpus", "8"]):
+        assert main(["plan", file, *store, *elsewhere]) == 0
+        assert NOTE not in capsys.readouterr().out
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    assert main(["validate", file]) == 0
+    assert "can't hold" not in capsys.readouterr().err

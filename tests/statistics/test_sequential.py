@@ -17,16 +17,15 @@ from fope_lab.statistics.sequential import LEVELS, SequentialT, boundary, repeat
 from fope_lab.statistics.t_test import ALPHA, STUDENT_T
 
 PATHS = 100_000
-"""Simulated experiments of equal models, or of models with a difference."""
+"""Simulated experiments of equal models."""
 MOST = 20
 """The last look of the simulated experiments."""
 Array = np.ndarray
 
 
-def t_paths(first: int, effect: float, paths: int, seed: int) -> Array:
-    """The t statistics at `first` … MOST seeds, (paths, looks), of differences whose mean is
-    `effect` standard deviations."""
-    x = np.random.default_rng(seed).standard_normal((paths, MOST)) + effect
+def t_paths(first: int, seed: int) -> Array:
+    """The t statistics at `first` … MOST seeds, (PATHS, looks), of equal models."""
+    x = np.random.default_rng(seed).standard_normal((PATHS, MOST))
     n = np.arange(1, MOST + 1)
     mean = x.cumsum(axis=1) / n
     squares = np.maximum((x**2).cumsum(axis=1) - n * mean**2, 1e-300)
@@ -37,10 +36,10 @@ def critical_values(first: int, level: float) -> Array:
     return np.array([boundary(first, level).critical(n) for n in range(first, MOST + 1)])
 
 
-def within(rate: float, expected: float, paths: int = PATHS) -> bool:
+def within(rate: float, expected: float) -> bool:
     """Whether a simulated rate is what chance gives, but for one time in 100,000."""
-    low, high = scipy.stats.binom.ppf([5e-6, 1 - 5e-6], paths, expected)
-    return bool(low <= round(rate * paths) <= high)
+    low, high = scipy.stats.binom.ppf([5e-6, 1 - 5e-6], PATHS, expected)
+    return bool(low <= round(rate * PATHS) <= high)
 
 
 def test_the_share_is_spent_little_by_little_and_never_more_than_all() -> None:
@@ -85,7 +84,7 @@ def test_the_second_look_by_another_integral(first: int, level: float) -> None:
 def test_equal_models_are_told_apart_at_any_look_as_rarely_as_stated(
     first: int, level: float
 ) -> None:
-    crossed = np.abs(t_paths(first, 0.0, PATHS, first)) >= critical_values(first, level)
+    crossed = np.abs(t_paths(first, first)) >= critical_values(first, level)
     for n in (first, first + 1, 12, MOST):
         so_far = crossed[:, : n - first + 1].any(axis=1).mean()
         assert within(so_far, level * share_spent(n))
@@ -94,7 +93,7 @@ def test_equal_models_are_told_apart_at_any_look_as_rarely_as_stated(
 @pytest.mark.parametrize("first", [2, 5])
 def test_one_side_errs_half_as_often(first: int) -> None:
     """Though a path may leave at the other side before."""
-    t = t_paths(first, 0.0, PATHS, 7 + first)
+    t = t_paths(first, 7 + first)
     for level in LEVELS[6:]:
         rate = (t >= critical_values(first, level)).any(axis=1).mean()
         assert rate * PATHS <= scipy.stats.binom.ppf(1 - 1e-5, PATHS, level / 2)

@@ -32,9 +32,9 @@ def two_sided(differences: Sequence[float]) -> float | None:
     return verdict([differences])[1]
 
 
-def within(count: int, rate: float, sets: int = SETS) -> bool:
+def within(count: int, rate: float) -> bool:
     """Whether a count is what chance gives at a rate, but for one time in 100,000."""
-    low, high = scipy.stats.binom.ppf([5e-6, 1 - 5e-6], sets, rate)
+    low, high = scipy.stats.binom.ppf([5e-6, 1 - 5e-6], SETS, rate)
     return bool(low <= count <= high)
 
 
@@ -58,17 +58,6 @@ def test_one_side_of_any_value_is_scipys(values: list[float], null: float, side:
     assume(np.abs(shifted).max() > 1e-140)
     expected = scipy.stats.ttest_1samp(values, null, alternative=side).pvalue
     assert STUDENT_T.p(values, null, side) == pytest.approx(expected, rel=1e-6, abs=1e-12)
-
-
-@given(st.lists(numbers, min_size=2, max_size=8))
-def test_significant_is_what_the_interval_leaves_out(differences: list[float]) -> None:
-    p, ci95 = two_sided(differences), estimate_mean(differences).ci95
-    assert ci95 is not None
-    assume(np.std(differences) > 1e-6 * np.abs(differences).max())
-    assert p is not None
-    low, high = ci95
-    assume(abs(p - 0.05) > 1e-9)
-    assert (p < 0.05) == (low > 0 or high < 0)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 7])
@@ -169,19 +158,9 @@ def seeds_of(sets: int, terms: int, n: int, rng: np.random.Generator) -> np.ndar
     return 5 * rng.standard_normal((sets, 1, n)) + rng.standard_normal((sets, terms, n))
 
 
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_of_equal_models_one_verdict_in_twenty_is_wrong(n: int) -> None:
-    found = decisions(seeds_of(SETS, 2, n, np.random.default_rng(n)))
-    assert within(found["holds"] + found["fails"], 0.05)
-    assert within(found["holds"], 0.025)
-
-
 def test_a_chain_errs_no_more_often() -> None:
-    """Of equal models, and in the worst case: one pair is true beyond doubt, the other is not."""
+    """In the worst case: one pair is true beyond doubt, the other two are equal."""
     values = seeds_of(SETS, 3, 3, np.random.default_rng(10))
-    equal = decisions(values)
-    assert equal["holds"] <= scipy.stats.binom.ppf(1 - 1e-5, SETS, 0.025)
-    assert equal["fails"] <= scipy.stats.binom.ppf(1 - 1e-5, SETS, 0.05)
     worst = decisions(values + np.array([1e6, 0, 0])[:, None])
     assert within(worst["holds"], 0.025)
     assert within(worst["fails"], 0.0125)
