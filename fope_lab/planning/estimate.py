@@ -1,8 +1,7 @@
 """What several sweeps cost together: each stage once, with time, GPU-hours and money.
 
-`requested` counts the stages as the sweep files name them: a stage once for each value of its axes
-and each seed; stages of other files and prepared data once. Equal stages are one stage, within a
-file and between files. The difference is what sharing saves.
+Equal stages are one, within a file and between files. What sweeps request counts a stage for each
+value of its axes and each seed, and stages of other files and prepared data once.
 """
 
 from __future__ import annotations
@@ -27,21 +26,19 @@ from fope_lab.sweep.plan import ACTIONS, Plan, action
 
 
 def bfloat16_share(width: int) -> float:
-    """Return the time of a training step in bfloat16 over that in float32, on a processor that has
-    an instruction for it, for a model of this width (hidden_size).
+    """Return the time of a training step in bfloat16 over that in float32, on a processor with an
+    instruction for it, by the model's hidden_size.
 
-    Such a processor is about twice as quick at matrix products, and the rest of a step, whose share
-    falls with the width, takes a little longer. Fitted to medians of ratios on one thread of an
-    EPYC with avx512_bf16 (benchmarks/training.py and models of its kind): float32 took 1.2 times as
-    long at width 64, 1.5 at 128, 1.8 at 256, 1.9 at 512.
+    Matrix products are about twice as quick; the rest of a step, whose share falls with the width,
+    is a little slower. Fitted to one thread of an EPYC with avx512_bf16 (benchmarks/training.py):
+    float32 took 1.2 times as long at width 64, 1.5 at 128, 1.8 at 256, 1.9 at 512.
     """
     return (0.48 + 52 / width) / (1 + 40 / width)
 
 
 @dataclass(frozen=True)
 class Saving:
-    """What bfloat16 saves: the trainings, their seconds in float32, and how many fewer in
-    bfloat16."""
+    """The trainings that bfloat16 would help, their seconds in float32, and how many it saves."""
 
     trainings: int
     seconds: float
@@ -67,12 +64,11 @@ SAVED = ("tokens", "flops", "seconds", "gpu_hours", "cost")
 
 @dataclass(frozen=True)
 class PlanEstimate:
-    """Plans over one store, with the forecast of every stage by key.
+    """Plans over one store, with the state and the forecast of every stage by key.
 
-    `stages` holds the stages of all plans, each once, parents first. `wall` is the time by the
-    clock that the remaining stages take on `machines`, without those whose time is unknown.
-    `device` is the GPU that was assumed for stages with GPUs, and `price` that of one GPU for an
-    hour. `too_large` says of each stage that cannot run there why, by key.
+    `stages` are those of all plans, each once, parents first. `wall` is the time by the clock of
+    the remaining stages on `machines`, but for those whose time is unknown. `device` is the GPU of
+    stages with GPUs, `price` that of one for an hour, and `too_large` why stages can't run there.
     """
 
     plans: tuple[Plan, ...]
@@ -86,15 +82,13 @@ class PlanEstimate:
     too_large: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """What `plan --json` prints; the totals are those of the stages that are left to do, and
-        their `least` those of the stages that a run starts whatever seeds its results ask for.
+        """Return what `plan --json` prints.
 
-        `parents` holds keys, or the folder of a checkpoint, by role. `tokens`, `flops`, `memory`
-        (the most bytes that a worker needs at once; the total is the largest), `seconds`,
-        `gpu_hours` and `cost` are null where they are unknown. Totals leave out stages whose time
-        is unknown, and `unknown` counts them. `nearest` is the finished stage that is most like one
-        that the store lacks, and what was otherwise, or null. With several sweeps, `sweeps` says
-        what each requests.
+        `parents` holds keys, or the folder of a checkpoint, by role. `memory` is the most bytes
+        that a worker needs at once. Unknown numbers are null; totals leave them out, and `unknown`
+        counts the stages without a time. Totals are of what is left to do, `least` of what a run
+        starts whatever seeds its results ask for. `nearest` is the finished stage that is most like
+        one that the store lacks. With several sweeps, `sweeps` says what each requests.
         """
         sweeps = [self._of_plan(plan) for plan in self.plans] if len(self.plans) > 1 else []
         return {
@@ -119,11 +113,7 @@ class PlanEstimate:
 
     @functools.cached_property
     def bfloat16(self) -> Saving | None:
-        """What bfloat16 would save of the float32 trainings that are left to do on this CPU.
-
-        None if there are none whose time is known, or if the processor is not known to have such
-        an instruction.
-        """
+        """What bfloat16 would save of the float32 trainings that are left to do on this CPU."""
         if not bfloat16_instruction():
             return None
         found = [
@@ -183,10 +173,7 @@ class PlanEstimate:
         }
 
     def sharing(self, plans: Sequence[Plan]) -> dict[str, Any]:
-        """How many stages `plans` request, and what running equal stages once saves.
-
-        Finished stages count too: the numbers are those of the whole sweeps.
-        """
+        """How many stages `plans` request, finished ones too, and what running each once saves."""
         by_key = {stage.key: stage for stage in self.stages}  # others may have other resources
         requested = [by_key[stage.key] for plan in plans for stage in requested_stages(plan.sweep)]
         once = {stage.key: stage for stage in requested}.values()
@@ -256,11 +243,10 @@ def estimate_plans(
 ) -> PlanEstimate:
     """Estimate what `plans` cost, with times measured in `store`.
 
-    `device` names the GPU of stages with GPUs (default: the GPU with the most stages measured in
-    the store, if any), and `price` is that of a GPU for an hour. `gpus` and `cpus` are how many
-    there are in all. By default there are as many GPUs as the largest stage asks for, and this
-    machine's cores, or with a named device as many cores as the stages need. Raises SweepError for
-    an unknown device, and for fewer GPUs than a stage asks for.
+    `device` names the GPU of stages with GPUs (default: that with the most stages measured), and
+    `price` is that of a GPU for an hour. There are `gpus` (default: what the largest stage asks
+    for) and `cpus` (default: this machine's cores, or with a named device what the stages need).
+    Raises SweepError for an unknown device, and for fewer GPUs than a stage asks for.
     """
     calibration = calibrate(store)
     name = calibration.most_measured() if device is None else device

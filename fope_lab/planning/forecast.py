@@ -3,13 +3,9 @@
 A finished stage records its device and its amount of work (fope_lab/orchestration/trial.py). The
 forecast of a stage is its FLOPs at the median rate of the stages in the store that are most like
 it, on the same device, in the same precision: of its kind and its model's width; else of its kind
-(all trainings are one kind); for evaluations, else of all evaluations, and else of trainings. The
-plan says which. Where nothing was measured, it is the FLOPs at an assumed share of the device's
-peak. Where the FLOPs are unknown until run, it is the median of stages with the same settings on
-other models.
-
-One forecast serves the plan, which prints and sums it, and the controller, which orders and
-back-fills the stages by it.
+(all trainings are one kind); for evaluations, else of all evaluations, and else of trainings. Where
+nothing was measured, it is the FLOPs at an assumed share of the device's peak. Where the FLOPs are
+unknown until run, it is the median of stages with the same settings on other models.
 """
 
 from __future__ import annotations
@@ -46,10 +42,9 @@ NOT_SETTINGS = ("from", "embedding", "resources", "batch_tokens", "seed", "token
 PREPARING = ("prepare-data", "train-tokenizer", "copy-tokenizer")
 """Kinds that wait for disks and networks or start processes of their own; they count wall time."""
 PARALLEL = 0.76
-"""The share of a stage's time that all its threads divide; the rest, such as many small operations
-on short tensors, takes as long on any number. It follows from benchmarks/cpus.py, where two threads
-were 1.76 times as fast as one at mini, and 1.46 times at 20m (benchmarks/RESULTS.md); an EPYC with
-avx2 only gave 1.64 and 1.59. More than two were not measured; for eight, it gives 3.0 times."""
+"""The share of a stage's time that all its threads divide. By benchmarks/cpus.py two threads were
+1.76 times as fast as one at mini, and 1.46 times at 20m (benchmarks/RESULTS.md); an EPYC with avx2
+only gave 1.64 and 1.59. More than two were not measured; for eight, it gives 3.0 times."""
 HOUR = 3600.0
 OTHER_SIZES = "of other sizes"
 SECONDS_WITHOUT_FORECAST = 60.0
@@ -191,7 +186,7 @@ class Calibration:
         return Forecast(flops / rate / speed, device.assumption, assumed=True)
 
     def _median_rate(self, work: Workload, device: Device) -> tuple[float, str] | None:
-        """The median seconds of a FLOP on one thread, and of which stages; None without any."""
+        """The median seconds of a FLOP on one thread, and of which stages."""
         key = (device.name, work.kind, work.family, work.width, work.precision, work.share)
         if key not in self._medians:
             on_alike = (work.precision, work.share)
@@ -239,7 +234,6 @@ def _narrowest(work: Workload, measured: Sequence[Timing]) -> tuple[float, str] 
 
 
 def _unmeasured(work: Workload, device: Device) -> Forecast:
-    """The estimate for work of unknown size of which nothing was measured."""
     if work.tokens == 0:
         return READS_NOTHING
     if work.family == EVALUATION:
@@ -299,11 +293,11 @@ def forecast(
 def forecast_seconds(
     stages: Sequence[Stage], store: Store, device: str | None = None
 ) -> Mapping[str, float | None]:
-    """The seconds of each stage by key, or None for a stage whose work is unknown until it runs.
+    """Return the seconds of each stage by key, None if its work is unknown until it runs.
 
-    `device` names the GPUs (default: the GPU with the most stages measured in the store). Where no
-    GPU is known, the times are those of the first GPU in devices.yaml: all are then wrong by about
-    the same factor, which changes no order. Raises SweepError for an unknown device.
+    `device` names the GPUs (default: that with the most stages measured in the store, or else the
+    first in devices.yaml: all times are then wrong by about the same factor, which changes no
+    order). Raises SweepError for an unknown device.
     """
     calibration = calibrate(store)
     name = device or calibration.most_measured() or next(iter(known_devices()))

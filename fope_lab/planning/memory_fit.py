@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import ModelConfig, parameters
 from fope_lab.model.memory import Memory
 from fope_lab.planning.schedule import amounts
-from fope_lab.stages import Resources, StageConfig, SwapEmbedding, TrainingConfig
+from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.sweep.cost import copying_peak, reading_peak, training_peak
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import Plan
@@ -63,11 +64,13 @@ def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str |
             remedies.setdefault(need, f"{words} would do ({_gib(need)})")
     helps = " or ".join(remedies.values()) or "no setting would make it fit"
     memory = _peak(spec, model, learned)
+    sizes = ((name, getattr(memory, name)) for name in PARTS)
+    parts = ", ".join(f"{name} {_gib(size)}" for name, size in sizes if size)
     workers = f" for its {together} workers" if together > 1 else ""
     where = "this machine" if device.name == CPU else device.name
     return (
         f"needs {_gib(memory.peak * together)}{workers}, {where} has {_gib(device.memory)}"
-        f" ({_parts(memory)}); {helps}"
+        f" ({parts}); {helps}"
     )
 
 
@@ -78,10 +81,7 @@ def too_large(stages: Iterable[Stage], gpu: Device | None, cpu: Device | None) -
 
 
 def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepError:
-    """The error for stages that cannot run; a reason that several stages share is told once.
-
-    `reasons` are by the stages' keys.
-    """
+    """The error for stages that cannot run, by key; a reason that several share is told once."""
     groups = Counter(
         (one.sweep.path, stage.section, reasons[stage.key])
         for one in plans
@@ -105,8 +105,11 @@ def _peak(spec: StageConfig, model: ModelConfig, learned: int) -> Memory:
 
 def _changed(spec: StageConfig) -> list[Changes]:
     """Changes that need less memory, the gentlest of each sort first."""
+    if isinstance(spec, ModelEvaluation):
+        halves = takewhile(bool, (spec.batch_tokens >> power for power in count(1)))
+        return [((f"batch_tokens {one}", replace(spec, batch_tokens=one)) for one in halves)]
     if not isinstance(spec, TrainingConfig):
-        return [_smaller_reading(spec)] if isinstance(spec, ModelEvaluation) else []
+        return []
     if spec.train.gradient_checkpointing:
         return [_smaller_batches(spec, {}), _sharded(spec)]
     twice = {"gradient_checkpointing": True}
@@ -153,18 +156,6 @@ def _trained(spec: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
     return replace(spec, train=replace(spec.train, **changes))
 
 
-def _smaller_reading(spec: ModelEvaluation) -> Changes:
-    tokens = spec.batch_tokens
-    while tokens > 1:
-        tokens //= 2
-        yield f"batch_tokens {tokens}", replace(spec, batch_tokens=tokens)
-
-
-def _parts(memory: Memory) -> str:
-    parts = {name: getattr(memory, name) for name in PARTS}
-    return ", ".join(f"{name} {_gib(size)}" for name, size in parts.items() if size)
-
-
 def _gib(size: float) -> str:
     return f"{size / GIB:,.1f} GiB"
 
@@ -200,7 +191,7 @@ def machine_note(sweep: Sweep, stages: Iterable[Stage]) -> str | None:
     reasons: dict[str, None] = {}
     too_much = 0
     for stage in stages:
-        found = list(_reasons(stage, there))
+        found = _reasons(stage, there)
         too_much += bool(found)
         reasons |= dict.fromkeys(f"{stage.section} {reason}" for reason in found)
     if not reasons:
@@ -210,16 +201,10 @@ def machine_note(sweep: Sweep, stages: Iterable[Stage]) -> str | None:
     return f"{sweep.name}: this machine can't hold {which}: {'; '.join([*reasons][:SHOWN])}{more}"
 
 
-def _reasons(stage: Stage, there: Mapping[str, float]) -> Iterator[str]:
-    lacking = list(_lacking(stage.spec.resources, there))
-    yield from lacking
-    if not lacking and (too_large := why_too_large(stage, None, this_machine())):
-        yield too_large
-
-
-def _lacking(resources: Resources, there: Mapping[str, float]) -> Iterator[str]:
-    """What all workers of a stage occupy together and this machine does not have."""
-    for name, amount in amounts(resources).items():
-        if name in there and amount > there[name]:
-            several = "s" if amount != 1 else ""
-            yield f"needs {amount:g} {name}{several}, and there are {there[name]:g}"
+def _reasons(stage: Stage, there: Mapping[str, float]) -> list[str]:
+    lacking = [
+        f"needs {amount:g} {name}{'s' * (amount != 1)}, and there are {there[name]:g}"
+        for name, amount in amounts(stage.spec.resources).items()  # of all its workers together
+        if name in there and amount > there[name]
+    ]
+    return lacking or [*filter(None, [why_too_large(stage, None, this_machine())])]

@@ -32,7 +32,6 @@ STYLES = {
 MANY = 40
 """The number of stages above which the stages of one name share a row."""
 
-
 WORTH_SAYING = 60.0
 """The least seconds that another precision must save to be named."""
 
@@ -125,43 +124,37 @@ def _by_name(estimate: PlanEstimate, plan: Plan) -> Table:
         table.add_row(
             Text(name),
             Text(f"{len(stages):,}"),
-            Text(_by_action(counts), style=style),
+            Text(_actions(counts), style=style),
             *_numbers(estimate, stages),
             Text("; ".join(reasons[:2]) + (f"; and {len(reasons) - 2} more" * (len(reasons) > 2))),
         )
     return table
 
 
-def _by_action(counts: Counter[str]) -> str:
+def _actions(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[word]:,} {word}" for word in ACTIONS if counts[word])
 
 
 def _numbers(estimate: PlanEstimate, stages: Sequence[Stage]) -> list[str]:
-    """The numbers of a row: the range of parameters, the most memory, and sums of the rest.
-
-    An unknown time is a question mark.
-    """
+    """The numbers of a row: the range of parameters, the most memory, and sums of the rest."""
     todo = [stage for stage in stages if not estimate.states[stage.key].is_done]
     sizes = sorted({s.cost.parameters.total for s in stages if s.cost.parameters})
     sums = estimate.sums(stages)
     has_tokens = any(stage.cost.tokens is not None for stage in stages)
+    time = _shown(sums, "seconds", duration, bool(todo))
+    if sums["seconds"] and sums["unknown"]:
+        time += " + ?"
+    notes = {estimate.notes[estimate.forecasts[stage.key].source] for stage in todo}
+    if len(notes) == 1:
+        time += f" [{notes.pop()}]"
     return [
         " – ".join(f"{size:,}" for size in dict.fromkeys([*sizes[:1], *sizes[-1:]])),
         f"{sums['tokens']:,}" if has_tokens else "",
         f"{sums['flops']:.2e}" if sums["flops"] else "",
         f"{sums['memory'] / GIB:.1f} GiB" if sums["memory"] else "",
-        _time_of(estimate, todo, sums),
+        time,
         *(_shown(sums, name, show, bool(todo)) for name, show in _of_gpus(estimate).items()),
     ]
-
-
-def _time_of(estimate: PlanEstimate, todo: Sequence[Stage], sums: dict[str, Any]) -> str:
-    """The time, with the number of the note on its source if all stages share that source."""
-    text = _shown(sums, "seconds", duration, bool(todo))
-    if sums["seconds"] and sums["unknown"]:
-        text += " + ?"
-    notes = {estimate.notes[estimate.forecasts[stage.key].source] for stage in todo}
-    return f"{text} [{notes.pop()}]" if len(notes) == 1 else text
 
 
 def _shown(sums: dict[str, Any], column: str, show: Callable[[Any], str], todo: bool) -> str:
@@ -187,7 +180,7 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
     totals = estimate.totals()
     names = ", ".join(plan.sweep.name for plan in estimate.plans)
     yield (
-        f"{names}: {counted(totals['stages'])}: {_by_action(Counter(totals))}; to do: "
+        f"{names}: {counted(totals['stages'])}: {_actions(Counter(totals))}; to do: "
         f"{totals['tokens']:,} tokens, {totals['flops']:.2e} FLOPs, "
         f"{totals['memory'] / GIB:.1f} GiB at most in a worker"
     )
@@ -235,7 +228,6 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
 
 
 def _precisions(estimate: PlanEstimate) -> Iterable[str]:
-    """What is slow for its precision: bfloat16 on a CPU without it, float32 on a GPU."""
     slow = trainings_in("bfloat16", estimate.todo(), gpus=False)
     if slow and bfloat16_instruction() == "":  # None where it is not known
         yield (
@@ -253,7 +245,6 @@ def _precisions(estimate: PlanEstimate) -> Iterable[str]:
 
 
 def _seeds(estimate: PlanEstimate, totals: dict[str, Any]) -> Iterable[str]:
-    """What is left at least and at most, where a rule may add seeds."""
     ranges = [(r.always, r.at_most) for p in estimate.plans if (r := p.sweep.seed_rule)]
     if not totals["if needed"]:
         return

@@ -170,10 +170,9 @@ class WallTime:
 def wall_time(
     stages: Sequence[Stage], seconds: Mapping[str, float], machines: Machines
 ) -> WallTime:
-    """The time of the stages whose keys are in `seconds`; `stages` has parents before children.
+    """Return the time of the stages whose keys are in `seconds`; `stages` has parents first.
 
-    Parents that are not in `seconds` are done. A stage that asks for more than there is gets all
-    of it.
+    Parents that are not in `seconds` are done. A stage that asks for more than there is gets all.
     """
     todo = [stage for stage in stages if stage.key in seconds]
     total = {"CPU": machines.cpus, "GPU": machines.gpus}
@@ -198,9 +197,9 @@ def wall_time(
 
 
 def remaining_path(stages: Sequence[Stage], seconds: Mapping[str, float]) -> dict[str, float]:
-    """For each stage, its own seconds and those of the longest chain of stages after it.
+    """Return each stage's seconds with those of the longest chain of stages after it, by key.
 
-    `stages` has parents before children; parents that are not among them do not count.
+    `stages` has parents first; parents that are not among them do not count.
     """
     longest = {stage.key: 0.0 for stage in stages}
     for stage in reversed(stages):
@@ -217,7 +216,6 @@ def _simulate(
     remaining: Mapping[str, float],
     total: Mapping[str, float],
 ) -> float:
-    """The time at which the last stage ends, in seconds from the start."""
     now = 0.0
     capacity = Capacity(demands, lambda: total, clock=lambda: now)
     waits_for = {s.key: {p for p in s.parents.values() if p in demands} for s in stages}
@@ -251,10 +249,10 @@ class StageTime:
 
 @dataclass(frozen=True)
 class TimeLeft:
-    """How much of the work is done, and how long the rest takes by the clock.
+    """The share of the work that is done, and the seconds by the clock that the rest takes.
 
-    `share` is between 0 and 1, and `seconds` is None where nothing is known of any unfinished
-    stage. `unknown` counts the unfinished stages that neither number includes.
+    `seconds` is None where nothing is known of any unfinished stage. `unknown` counts the
+    unfinished stages that neither number includes.
     """
 
     share: float
@@ -272,12 +270,11 @@ def time_left(
     stopped: Collection[str],
     machines: Machines,
 ) -> TimeLeft:
-    """The time that is left of `stages`, which come parents first.
+    """Return the time that is left of `stages`, which come parents first; all else is by key.
 
-    `forecasts` has the seconds of each stage by key, or None; `measured` the stages that have run
-    in this run, or have a speed; `cached` the seconds that stages took which were done before; and
-    `begun` for how many seconds stages have been running that have no speed yet. `stopped` are the
-    keys of stages that this run won't finish: they have no time left, but their work is not done.
+    `forecasts` has seconds, or None; `measured` the stages that have run in this run, or have a
+    speed; `cached` the seconds of those done before; `begun` for how many seconds stages without a
+    speed have been running. Stages that are `stopped` won't finish: their work stays undone.
     """
     expected = {**expected_seconds(stages, forecasts, measured), **cached}
     left = {

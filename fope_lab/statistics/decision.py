@@ -87,8 +87,8 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     """Return the p-values of a family, adjusted so that α is its family-wise error rate.
 
     The smallest of m p-values is multiplied by m, the next by m − 1 and so on, and none is below
-    the one before it (Holm 1979, "A simple sequentially rejective multiple test procedure"). None
-    is a member of the family that was not tested: it counts, as the largest p would.
+    the one before it (Holm 1979, "A simple sequentially rejective multiple test procedure"). What
+    was not tested, None, counts as the largest p would.
     """
     order = sorted((p, i) for i, p in enumerate(ps) if p is not None)
     adjusted: list[float | None] = [None] * len(ps)
@@ -102,10 +102,9 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
 def chance_rate(contrasts: int, *, two_sided: bool) -> float:
     """Return the rate at which a claim is decided by chance if no difference existed.
 
-    One pair is decided at α. A chain of k pairs fails at α / 2 at most, since each pair has α / 2k
-    on that side, and holds at (α / 2)ᵏ at most: neighbouring differences have a number in common
-    with opposite signs, so that they are less often large together than independent ones. A claim
-    with a margin has one wrong verdict, which comes out at α at most.
+    One pair is decided at α. A chain of k pairs fails at α / 2 at most, as each pair has α / 2k on
+    that side, and holds at (α / 2)ᵏ at most, since neighbouring differences have a number in common
+    with opposite signs. A claim with a margin has one wrong verdict, which comes out at α at most.
     """
     return ALPHA / 2 + (ALPHA / 2) ** contrasts if two_sided else ALPHA
 
@@ -153,7 +152,7 @@ def seeds_needed(bounds: Sequence[Bound], *, two_sided: bool, alpha: float) -> i
 
 
 def _effect(bound: Bound) -> float:
-    """The distance of the mean from the null in standard deviations, towards the claimed side."""
+    """The distance of the mean from the null in standard deviations, on the claimed side."""
     estimate = estimate_mean([difference - bound.null for difference in bound.differences])
     if estimate.mean is None or estimate.standard_error is None:
         return 0.0

@@ -53,10 +53,9 @@ class StudentT:
     def p(self, differences: Sequence[float], null: float, side: Side) -> float | None:
         """Return the p-value, as `scipy.stats.ttest_1samp(…, alternative=side)` does.
 
-        Differences that are all equal, but for rounding, have no spread. Accuracies are equal by
-        chance, so that this is no proof: p is that of the sign test, 2⁻ⁿ on the side of the mean
-        and 1 − 2⁻ⁿ on the other, or 1/2 if all are `null`. There is no test for a single
-        difference, or for one that is not finite.
+        Accuracies may be equal by chance, so that differences without spread, but for rounding, are
+        no proof: p is that of the sign test, 2⁻ⁿ on the side of the mean and 1 − 2⁻ⁿ on the other,
+        or 1/2 if all are `null`. None for a single difference, or one that is not finite.
         """
         shifted = [difference - null for difference in differences]
         estimate = estimate_mean(shifted)

@@ -1,8 +1,8 @@
 """Verdicts on the claims of a sweep file, from a test over seeds for each combination of the axes.
 
-A claim about a task that models may fail to learn is judged only if all compared models have
-learned the task within their training length. Otherwise the claim would compare guesses. A claim
-about numbers that no model makes, such as those of a closed form, is decided exactly.
+A claim about a task that models may fail to learn is judged only if all compared models learned it
+within their training length: it would compare guesses. A claim about numbers that no model makes,
+such as those of a closed form, is decided exactly.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ StageSeconds = Callable[[Sequence[Stage]], float | None]
 
 @dataclass(frozen=True)
 class WouldDecide:
-    """How many seeds would decide a claim: None for more than a thousand.
+    """How many seeds would decide a claim, None for more than a thousand.
 
-    `more` are those beyond the ones that are there, and `seconds` what their stages take; None
-    where unknown. `at_least` says that a sequential test decides, which needs some more.
+    `more` are those beyond the ones that are there, and `seconds` what their stages take.
+    `at_least` says that a sequential test decides, which needs some more.
     """
 
     seeds: int | None
@@ -94,14 +94,11 @@ def _duration(seconds: float) -> str:
 class Verdict:
     """The verdict on a claim for one combination of the axes that the claim leaves open.
 
-    `n` is the number of seeds with a value of every compared number; of several differences, that
-    of the one with the fewest, and 0 for what is exact. `p` is None if nothing was tested, and
-    `adjusted_p` is p after a correction for all verdicts of the file, None without one. `reason`
-    gives the numbers, `unequal` what else the compared models differ in, and `would_decide` how
-    many seeds an undecided claim needs, where that can be said. `by_chance` is the rate at which
-    the verdict is decided by chance if no difference existed, 0 if nothing was tested. `looks` is
-    how often a sequential test has looked, None for another, and `added` are the seeds that the
-    claim had added for it. `basis` is what the claim stands for, None if its file does not say.
+    `n` is the number of seeds with a value of every compared number (of several differences, the
+    fewest; 0 for what is exact). `p` is None if nothing was tested, `adjusted_p` without a
+    correction for all verdicts of the file. `unequal` says what else the compared models differ in,
+    `by_chance` at which rate chance decides if no difference existed, `looks` how often a
+    sequential test has looked, and `added` which seeds the claim had added for it.
     """
 
     text: str
@@ -229,13 +226,12 @@ class Judgement:
         return tested_numbers(self.contrasts, self.test, metric, two_sided=self.two_sided)
 
     def _unequal(self) -> tuple[str, ...]:
-        """What the models of each pair differ in apart from their embedding, under the first seed
-        in which they differ."""
+        """What the models of each pair differ in apart from their embedding."""
         found: dict[str, None] = {}
         names = (pairwise(sample.name for sample in one.samples) for one in self.contrasts)
         pairs = dict.fromkeys(pair for pairs in names for pair in pairs)
         stages = {one.name: one.number.stages for one in distinct_samples(self.contrasts)}
-        for first, second in pairs:
+        for first, second in pairs:  # under the first seed in which they differ
             of = f"{first} and {second}: " if len(pairs) > 1 else ""
             common = stages[first].keys() & stages[second].keys()
             keys = ((stages[first][seed].key, stages[second][seed].key) for seed in common)
@@ -246,10 +242,6 @@ class Judgement:
     def _would_decide(
         self, n: int, alpha: float, seconds: StageSeconds | None
     ) -> WouldDecide | None:
-        """How many seeds would decide the claim at a level, and what those to come take.
-
-        None if nothing was tested, or if there are too few seeds to say.
-        """
         if self.outcome is None or n < FEWEST_KNOWN:
             return None
         needed = seeds_needed(self.bounds, two_sided=self.two_sided, alpha=alpha)
@@ -261,8 +253,7 @@ class Judgement:
         return WouldDecide(n + more, more, cost, at_least=self.test is not STUDENT_T)
 
     def _stages_of_a_seed(self) -> list[Stage]:
-        """The stages that one more seed needs, as those of the first seed: what is compared and
-        whatever it is made from, but for what all seeds share."""
+        """What one more seed needs, as the first: what is compared and whatever it is made from."""
         seed = self.contrasts[0].seeds[0]
         numbers = (sample.number.stages for sample in distinct_samples(self.contrasts))
         wanted = [stages[seed].key for stages in numbers if seed in stages]
@@ -281,10 +272,7 @@ def read_judgements(
     results: Results,
     test: SeedTest,
 ) -> list[Judgement]:
-    """Return the claims of a checked sweep file, in its order, each for every combination.
-
-    `by_section` holds the stages of each section, and `test` decides every claim.
-    """
+    """Return the claims of a checked sweep file, in its order, each for every combination."""
     catalogue = Catalogue(by_section)
     return [
         Judgement(stated, comparison, combination, results, section.min_in_length_accuracy, test)

@@ -89,7 +89,6 @@ def tested_numbers(contrasts: Contrasts, test: SeedTest, metric: Metric, *, two_
 
 
 def _label(same: Contrasts, *, several: bool) -> str:
-    """What is summed, and the limits that it is compared with."""
     first = same[0]
     limits = " and ".join(_signed(one.contrast.null) for one in same if one.contrast.null)
     what = first.contrast.name
@@ -101,7 +100,6 @@ def _label(same: Contrasts, *, several: bool) -> str:
 
 
 def _sum_in_words(one: MeasuredContrast, test: SeedTest, *, two_sided: bool, few: bool) -> str:
-    """The mean of a contrast over the seeds, with the interval that belongs to the test."""
     level = 1 - (ALPHA if two_sided else 2 * ALPHA)
     estimate = estimate_mean(one.bound.differences)
     between = test.interval(estimate, level)

@@ -57,7 +57,7 @@ class MeasuredContrast:
 
 
 def _sum(parts: Sequence[float]) -> float:
-    """The sum of parts; exact for more than two, and a plain difference for two."""
+    """Exact for more than two parts, and a plain difference for two."""
     if len(parts) <= 2:
         return sum(parts)
     return math.fsum(parts) if all(map(math.isfinite, parts)) else math.nan
@@ -87,8 +87,8 @@ def not_learned(
 ) -> str:
     """Say which of the compared models did not learn the task, and why; empty if all did.
 
-    A model has learned the task if every seed reaches the `minimum` within the training length.
-    Models without a value, and metrics without `mastery`, are left out.
+    A model has if every seed reaches the `minimum` within the training length. Models without a
+    value, and metrics without `mastery`, are left out.
     """
     if measured.mastery is None:
         return ""
@@ -113,10 +113,7 @@ def not_learned(
 def _inside(
     results: Mapping[Seed, StageResult], measured: Measured
 ) -> tuple[dict[Seed, float], str]:
-    """Each seed's accuracy within the training length, and where it was measured.
-
-    No accuracies and the reason, if a seed has none.
-    """
+    """Each seed's accuracy within the training length, and where; or none, and the reason."""
     inside, where = {}, ""
     for seed, result in results.items():
         point, where = _point_inside(result, measured)
@@ -127,10 +124,9 @@ def _inside(
 
 
 def _point_inside(result: StageResult, measured: Measured) -> tuple[MetricPoint | None, str]:
-    """The point that shows whether a model learned the task, and where it is in words.
-
-    That is the metric which the evaluation declares for this, or else the curve's own point at the
-    longest x within the training length.
+    """The point that shows whether a model learned the task, and where it is in words: of the
+    metric that the evaluation declares for this, or the curve's own longest within the training
+    length.
     """
     metric, mastery, length = measured.metric, measured.mastery, result.trained_length
     assert mastery is not None

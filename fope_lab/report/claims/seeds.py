@@ -72,10 +72,7 @@ def seed_needs(sweep: Sweep) -> Callable[[Results], Needs]:
 
 
 def with_needs(states: Mapping[str, StageState], needs: Needs) -> dict[str, StageState]:
-    """Return the states, in which what is not needed by now says so, and what is needed waits.
-
-    What is done or runs stays so.
-    """
+    """Return the states, in which what is not needed by now says so, and what is needed waits."""
 
     def with_need(key: str, state: StageState) -> StageState:
         if state.status in (Status.DONE, Status.RUNNING):
@@ -96,9 +93,8 @@ def _needs(
     stages: Sequence[Stage],
     uncounted: frozenset[str] = frozenset(),
 ) -> Needs:
-    """Add the ancestors of what is needed; `stages` come parents first.
-
-    Stages that no seed concerns and that no stage needs are needed now: the file asks for them.
+    """Add the ancestors of what is needed, and what no seed concerns and no stage needs: the file
+    asks for it.
     """
     parents = {key for stage in stages for key in stage.parents.values()}
     whole = {stage.key for stage in stages if stage.seed is None and stage.key not in parents}
@@ -134,8 +130,8 @@ class ClaimSeeds:
 class ClaimLooks:
     """The looks at a claim, from `first` seeds on.
 
-    The claim is decided at a p-value below α divided by `verdicts`, the number of verdicts that its
-    file corrects for: Holm's correction decides whatever Bonferroni's does.
+    It is decided at a p below α divided by `verdicts`, the number of verdicts that its file
+    corrects for: Holm's correction decides whatever Bonferroni's does.
     """
 
     judgement: Judgement
@@ -180,7 +176,6 @@ class ClaimLooks:
 
 
 def _looks_of(sweep: Sweep, rule: SeedRule, results: Results) -> list[ClaimLooks]:
-    """The claims of a sweep, in its order, each for every combination of its open axes."""
     test = SequentialT(rule.first)
     judgements = read_judgements(sweep.report, sweep.by_section, results, test)
     tested = sum(not one.combination.is_exact for one in judgements)
@@ -233,8 +228,8 @@ def follow_stops(
 ) -> CountedSeeds:
     """Return which seeds of a training are needed and which count, by what is done of them.
 
-    `training` has its result under each seed, from seed 0 on. A training that is not done, for
-    whatever reason, may still stop early, and no other is started in its place.
+    `training` has its results from seed 0 on. A training that is not done, for whatever reason, may
+    still stop early, and no other is started in its place.
     """
     seeds = range(min(at_most, len(training)))
     done = [seed for seed in seeds if training[seed].state.is_done]
@@ -318,7 +313,8 @@ def _first_trainings(sweep: Sweep) -> Iterator[tuple[Stage, ...]]:
 @dataclass(frozen=True)
 class CountedResults:
     """Every stage of a sweep, in the state that the rule for its seeds gives it, and the `counted`
-    ones: without those that are not needed, and those whose seed the rule does not count."""
+    ones: without those that are not needed, and those whose seed the rule does not count.
+    """
 
     stages: tuple[StageResult, ...]
     counted: tuple[StageResult, ...]
@@ -350,10 +346,7 @@ def counted_seeds(sweep: Sweep, stages: Sequence[StageResult]) -> tuple[CountedS
 
 
 def seed_test_of(sweep: Sweep) -> SeedTest:
-    """Return the test over seeds that the rule for the seeds of a sweep asks for.
-
-    Where claims have seeds added, it is the sequential one, whose errors are rare over all looks.
-    """
+    """Return the test over seeds that the rule for the seeds of a sweep asks for."""
     rule = sweep.seed_rule
     if rule is None or isinstance(rule.until, StoppedEarly):
         return STUDENT_T

@@ -20,10 +20,7 @@ Stages = Sequence[Stage]
 
 @dataclass(frozen=True)
 class StageGroup:
-    """The stages of each term for one combination of the axes that a claim leaves open.
-
-    `axes` are the values of those axes, by path.
-    """
+    """The stages of each term for one combination, `axes` by path, of the axes left open."""
 
     axes: Mapping[str, Any]
     members: tuple[list[Stage], ...]
@@ -36,8 +33,7 @@ def group_stages(
 
     Returns the terms as a reader should see them, a number with its axis as `batch_tokens=128`, and
     the groups. Without terms, each group has all of its stages as the only member. `along` is the
-    path of an axis that the claim runs along, which is neither compared nor left open. Raises
-    ClaimError.
+    path of an axis that the claim runs along: neither compared nor left open. Raises ClaimError.
     """
     stages = pinned(where, measuring)
     used = [] if along is None else [along]
@@ -97,9 +93,9 @@ def pinned(where: Sequence[Pin], stages: Stages) -> Stages:
 
 
 def numeric_axis(name: str, where: Sequence[Pin], measuring: Stages) -> str:
-    """Return the path of the axis that a claim runs along.
+    """Return the path of the axis of two or more numbers that a claim runs along.
 
-    Raises ClaimError if there is none, or if it has fewer than two values or other than numbers.
+    Raises ClaimError if there is none.
     """
     stages = pinned(where, measuring)
     if not _paths(stages):
@@ -115,10 +111,7 @@ def numeric_axis(name: str, where: Sequence[Pin], measuring: Stages) -> str:
 
 
 def _compared(terms: Sequence[Pin], stages: Stages, along: str | None) -> tuple[str, list[str]]:
-    """Return the axis that all terms are values of, and the labels of the values.
-
-    Raises ClaimError if no axis has all terms, or if several do.
-    """
+    """The axis that all terms are values of, and the labels of the values."""
     paths = [path for path in _paths(stages) if path != along]
     named = sorted({term.axis for term in terms if term.axis is not None})
     for name in named:
@@ -144,7 +137,7 @@ def _compared(terms: Sequence[Pin], stages: Stages, along: str | None) -> tuple[
 
 
 def _values_of(terms: Sequence[Pin], paths: Sequence[str], stages: Stages) -> dict[str, list[str]]:
-    """Return the labels of all terms, by axis, for the axes that have exactly one for each."""
+    """The labels of all terms, by axis, for the axes that have exactly one for each."""
     named = {
         path: [_values_named(term.value, values) for term in terms]
         for path in paths
@@ -163,7 +156,6 @@ def _several(text: str, named: Iterable[list[str]]) -> ClaimError | None:
 
 
 def _no_axis(terms: Sequence[Pin], paths: Sequence[str], stages: Stages) -> ClaimError:
-    """Return why no axis has all terms: a term is a value of none, or the axes differ."""
     if not paths:
         return ClaimError("compares values of an axis, but the sweep has no axis for these stages")
     having = {}
@@ -188,12 +180,11 @@ def _no_axis(terms: Sequence[Pin], paths: Sequence[str], stages: Stages) -> Clai
 
 
 def _near(text: str, labels: Sequence[str]) -> str:
-    """Return a hint at the nearest value, or at the nearest name of a value with options."""
     return did_you_mean(text, [*labels, *(value.partition("(")[0] for value in labels)])
 
 
 def _only(what: str, found: Mapping[str, Stages]) -> str:
-    """Return the first axis if all of them select the same stages. Raises ClaimError."""
+    """The first axis if all of them select the same stages. Raises ClaimError."""
     ways = {tuple((stage.key, stage.label) for stage in stages) for stages in found.values()}
     if len(ways) > 1:
         raise ClaimError(f"{what} can be a value of {' or '.join(found)}; write axis=value in full")
@@ -201,10 +192,8 @@ def _only(what: str, found: Mapping[str, Stages]) -> str:
 
 
 def _open_axes(used: Sequence[str], stages: Stages) -> list[str]:
-    """Return the axes that make combinations.
-
-    They vary, and not together with the axes that are `used` by the claim. Of several that have the
-    same values in every stage, only the first counts.
+    """The axes that vary, and not together with those that the claim uses; of several that have the
+    same values in every stage, the first.
     """
     found: dict[tuple[str, ...], str] = {}
     points = [tuple(axis_label(stage.axes, axis) for axis in used) for stage in stages]
@@ -216,10 +205,7 @@ def _open_axes(used: Sequence[str], stages: Stages) -> list[str]:
 
 
 def _axes_named(name: str, stages: Stages) -> list[str]:
-    """Return the paths that a name means: the name itself, or those that end in it.
-
-    Raises ClaimError if there are none.
-    """
+    """The paths that a name means: itself, or those that end in it. Raises ClaimError."""
     if found := _paths_named(name, stages):
         return found
     paths = _paths(stages)
@@ -238,16 +224,15 @@ def _paths(stages: Stages) -> list[str]:
 
 
 def _values(path: str, stages: Stages) -> dict[str, Any]:
-    """Return the values of an axis by their labels, as tables show them."""
+    """The values of an axis by their labels, as tables show them."""
     return {axis_label(s.axes, path): s.axes[path] for s in stages if path in s.axes}
 
 
 def _values_named(text: str, values: Mapping[str, Any]) -> list[str]:
-    """Return the labels of those of an axis's values, by label, that a text names.
+    """The labels of those of an axis's values, by label, that a text names.
 
-    A text names the value with the same label, where numbers may be spelled in any way. Otherwise
-    it names the values with its name and all of its options: `fope` means `fope(base=129)` if that
-    is the only one.
+    It names the value with the same label, where numbers may be spelled in any way, or else those
+    with its name and all of its options: `fope` means `fope(base=129)` if that is the only one.
     """
     if text in values:
         return [text]

@@ -40,8 +40,8 @@ Seeds = Mapping[int | None, Stage]
 class Number:
     """One number of one model: its name in the claim, and the stages that measure it, by seed.
 
-    `model` is the name of the model, which has several numbers along a curve. `point` is the name
-    that the stages measure the number under, and the point of its curve.
+    `model` names the model, which has several numbers along a curve. `point` is the name that the
+    stages measure it under, and the point of its curve.
     """
 
     name: str
@@ -52,10 +52,9 @@ class Number:
 
 @dataclass(frozen=True)
 class Contrast:
-    """The statement that a sum is on one `side` of `null`; `weights` has the numbers by index.
+    """The statement that a sum, called `name`, is on one `side` of `null`; `weights` are by index.
 
-    `name` says in words what the sum is. `positive` is the number that must be above 0 for the
-    statement to mean anything, because a margin is a share of it.
+    `positive` is the number of which a margin is a share, and which must be above 0.
     """
 
     name: str
@@ -117,7 +116,6 @@ def _groups(
 
 
 def _check_fractions(statement: Statement, metric: Metric) -> None:
-    """Raise ClaimError for margins and constants that make no sense between 0 and 1."""
     if not metric.is_fraction:
         return
     margin = statement.margin
@@ -135,7 +133,6 @@ def _check_fractions(statement: Statement, metric: Metric) -> None:
 
 
 def _by_seed(stages: Sequence[Stage]) -> Seeds:
-    """The first of the stages under each seed."""
     found: dict[int | None, Stage] = {}
     for stage in stages:
         found.setdefault(stage.seed, stage)
@@ -223,9 +220,8 @@ def contrasts_along(
     """Return what is tested of a model's numbers, with these names, at ascending `xs` of an axis.
 
     With a limit it is the difference of every later number to the first, so that a rise in between
-    is seen. Otherwise it is the least-squares slope over log₂ of the axis, the change per doubling,
-    or over the axis itself if it has 0 or less; it uses every point, so that a single odd one
-    decides less than it does in the difference of the ends.
+    is seen. Otherwise it is the least-squares slope over log₂ of the axis, or over the axis itself
+    if it has 0 or less, so that a single odd point decides less than in the difference of the ends.
     """
     sides = VERBS[statement.verb]
     if statement.margin is not None:

@@ -17,11 +17,11 @@ Measuring = list[tuple[Stage, Metric]]
 
 @dataclass(frozen=True)
 class Measured:
-    """One metric of one stage of the sweep file, with the stages that measure it, over axes and
-    seeds, each with its own metric; `metric` is that of the first stage.
+    """One metric of one section, with the stages that measure it, over axes and seeds, each with
+    its own metric; `metric` is that of the first.
 
-    `mastery` shows whether a model has learned the task, where it may fail to.
-    `declared` has all that every one of these stages measures, by short name.
+    `mastery` shows whether a model has learned the task, where it may fail to. `declared` has what
+    every one of these stages measures, by short name.
     """
 
     stage: str
@@ -138,7 +138,7 @@ def _declared(stage: Stage) -> list[Metric]:
 
 
 def _of_corpus(having: Mapping[str, Measuring], quantity: Quantity) -> dict[str, Measuring]:
-    """The stages whose metric is measured on the quantity's corpus. Raises ClaimError for none."""
+    """The stages whose metric is measured on the corpus. Raises ClaimError for none."""
     labels: dict[str, None] = {}
     found: dict[str, Measuring] = {}
     for name, measuring in having.items():

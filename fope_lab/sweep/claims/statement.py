@@ -123,9 +123,8 @@ class Margin:
 class Statement:
     """What a claim says after its colon; each difference is on the VERBS side of its limit.
 
-    `operands` are compared in their order, and a verb of ALONG has one. `along` is the axis of the
-    grid that such a verb runs along; without it, that of the curve. Raises ClaimError for what can
-    never be compared.
+    `operands` are compared in their order; a verb of ALONG has one. `along` is the axis of the grid
+    that it runs along, None for that of the curve. Raises ClaimError for what can't be compared.
     """
 
     operands: tuple[Operand, ...]
