@@ -51,10 +51,8 @@ class Alibi(RelativeBias, name="alibi", source="Press et al., arXiv 2108.12409, 
         import torch
 
         slopes = SLOPES[self.slopes](shape.num_heads)
-        return Tensors(
-            constants={"slopes": torch.tensor(slopes, dtype=torch.float32, device="cpu")}
-        )
+        constant = torch.tensor(slopes, dtype=torch.float32, device="cpu")
+        return Tensors(constants={"slopes": constant})
 
     def of_distance(self, shape: Shape, tensors: Named, distance: Tensor) -> Tensor:
-        """The bias −slope·distance, float32 (…, num_heads, queries, keys)."""
         return -tensors["slopes"][:, None, None] * distance

@@ -1,4 +1,4 @@
-"""The base classes of embeddings and frequency transforms: options and maths, without state.
+"""The base classes of embeddings: options and maths, without state.
 
 An embedding is one file: a subclass of `Embedding` whose fields are its options and whose methods
 are pure functions of tensors. Defining the class registers it under its `name`, and every module of
@@ -36,7 +36,7 @@ LARGEST = {
     "hidden_size": 2**32,
     "train_length": 2**40,
 }
-"""The largest size that is accepted; a larger number is a typing error."""
+"""Upper limits of sizes; a larger number is a typing error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Tensors:
-    """The tensors that an embedding starts from, by their attribute name in the module.
+    """The initial tensors of an embedding, by their attribute name in the module.
 
     `constants` follow from the options and are computed again on loading. `drawn` are random and
     frozen, and a checkpoint stores them. `learned` are parameters.
@@ -97,7 +97,7 @@ class Embedding:
     A subclass gives its `name` in sweep files and its `source`, the paper and equation. A subclass
     without a name is a base for others and is not registered. The class attributes `rotates` and
     `biases` say whether it implements `cos_sin` and `bias`. Methods get the `shape` that the
-    tensors were made for.
+    tensors were made for. Those without tensors are torch-free.
     """
 
     name: ClassVar[str]
@@ -125,8 +125,8 @@ class Embedding:
 
     @property
     def per_layer(self) -> bool:
-        """Whether each layer has its own tensors; otherwise all layers share one module."""
-        return False
+        """Whether each layer has its own tensors: its option `shared_layers` is false."""
+        return not getattr(self, "shared_layers", True)
 
     @property
     def shift_invariant(self) -> bool:
@@ -143,10 +143,7 @@ class Embedding:
         return True
 
     def problems(self, shape: Shape) -> Iterator[str]:
-        """Yield a sentence for every reason why these options cannot be used at `shape`.
-
-        Torch-free.
-        """
+        """Yield a sentence for every reason why these options cannot be used at `shape`."""
         if shape.num_heads % shape.num_kv_heads:
             yield (
                 f"num_heads {shape.num_heads} is not divisible by num_kv_heads {shape.num_kv_heads}"
@@ -156,28 +153,25 @@ class Embedding:
         """The head_dim/2 frequencies in radians per token in a sequence of `length` tokens.
 
         `length` is the training length by default. A pair that does not rotate has frequency 0, and
-        an embedding without rotation has no frequencies. Torch-free.
+        an embedding without rotation has no frequencies.
         """
         return ()
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
-        """The size of each learned tensor of one layer, by name. Torch-free."""
+        """The size of each learned tensor of one layer, by name."""
         return {}
 
     def learned_parameters(self, shape: Shape, num_layers: int) -> int:
-        """The number of parameters that it learns in a model of `num_layers`. Torch-free."""
+        """The number of parameters that it learns in a model of `num_layers`."""
         of_layer = sum(math.prod(size) for size in self.learned_sizes(shape).values())
         return of_layer * (num_layers if self.per_layer else 1)
 
     def facts(self, shape: Shape) -> Mapping[str, float]:
-        """Numbers that follow from the options and that a report should state. Torch-free."""
+        """Numbers that follow from the options and that a report should state."""
         return {}
 
     def longest_sequence(self, shape: Shape) -> int | None:
-        """The length in tokens of the longest sequence that has positions; None if any length has.
-
-        Torch-free.
-        """
+        """The length in tokens of the longest sequence that has positions; None for any length."""
         return None
 
     def tensors(self, shape: Shape) -> Tensors:
@@ -185,10 +179,7 @@ class Embedding:
         return Tensors()
 
     def attention_factor(self, shape: Shape) -> float:
-        """The factor by which rotated queries and keys are multiplied; scores grow by its square.
-
-        Torch-free.
-        """
+        """The factor of rotated queries and keys; scores grow by its square."""
         return 1.0
 
     def cos_sin(self, shape: Shape, tensors: Named, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,26 +191,40 @@ class Embedding:
         """
         raise NotImplementedError
 
-    def bias(
-        self, shape: Shape, tensors: Named, query_positions: Tensor, key_positions: Tensor
-    ) -> Tensor:
+    def bias(self, shape: Shape, tensors: Named, query: Tensor, key: Tensor) -> Tensor:
         """The bias that is added to attention logits, float32 (…, num_heads, queries, keys).
 
         Positions are (…, queries) and (…, keys). The bias of a key that comes after its query is
-        never used, but must be finite.
+        never used, but must be finite. By default it is `of_distance`.
+        """
+        distance = (query[..., :, None] - key[..., None, :]).abs()
+        return self.of_distance(shape, tensors, distance[..., None, :, :])
+
+    def of_distance(self, shape: Shape, tensors: Named, distance: Tensor) -> Tensor:
+        """The bias at distances of at least 0 tokens, for a `RelativeBias`.
+
+        Distances are (…, 1, queries, keys), the result is float32 (…, num_heads, queries, keys).
         """
         raise NotImplementedError
 
     def embed(self, shape: Shape, tensors: Named, hidden: Tensor, positions: Tensor) -> Tensor:
-        """Token embeddings (batch, length, width) with absolute positions added, in their dtype."""
+        """Add absolute positions to token embeddings (batch, length, width), in their dtype."""
         return hidden
 
     def positions(
         self, shape: Shape, length: int, *, offset: int, device: torch.device | None
     ) -> Tensor:
-        """The positions (length,) of consecutive tokens, the first of which has index `offset`."""
+        """The positions (length,) of consecutive tokens, the first of which has index `offset`.
+
+        Raises ValueError if there are none for offset + length tokens.
+        """
         import torch
 
+        tokens, most = offset + length, self.longest_sequence(shape)
+        if most is not None and tokens > most:
+            raise ValueError(
+                f"a sequence of {tokens} tokens is longer than the {most} positions of {self.name}"
+            )
         return torch.arange(offset, offset + length, device=device)
 
     def training_positions(
@@ -238,7 +243,6 @@ class Embedding:
         """The rotation as transformers describes it in a model of up to `max_length` tokens.
 
         Raises EmbeddingError with every reason why transformers cannot express this embedding.
-        Torch-free.
         """
         raise EmbeddingError([not_in_transformers(self)])
 
@@ -246,8 +250,7 @@ class Embedding:
 def check_definition(definition: Embedding, shape: Shape, at: FieldPath = ("embedding",)) -> None:
     """Raise EmbeddingError, with every problem, if a definition does not fit a shape."""
     found = list(shape.problems()) or definition.problems(shape)
-    problems = [Problem(at, problem) for problem in found]
-    if problems:
+    if problems := [Problem(at, problem) for problem in found]:
         raise EmbeddingError(problems)
 
 
@@ -269,20 +272,6 @@ class RelativeBias(Embedding):
     """
 
     biases: ClassVar[bool] = True
-
-    def of_distance(self, shape: Shape, tensors: Named, distance: Tensor) -> Tensor:
-        """The bias at distances of at least 0 tokens.
-
-        Distances are (…, 1, queries, keys), the result is float32 (…, num_heads, queries, keys).
-        """
-        raise NotImplementedError
-
-    def bias(
-        self, shape: Shape, tensors: Named, query_positions: Tensor, key_positions: Tensor
-    ) -> Tensor:
-        """The bias b_h(|i − j|), float32 (…, num_heads, queries, keys)."""
-        distance = (query_positions[..., :, None] - key_positions[..., None, :]).abs()
-        return self.of_distance(shape, tensors, distance[..., None, :, :])
 
 
 def generator(what: str, shape: Shape) -> torch.Generator:

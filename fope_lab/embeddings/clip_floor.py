@@ -26,6 +26,5 @@ class ClipFloor(
     original_length: OriginalLength | None = None
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder with every frequency under 2π/N set to 0."""
         floor = 2 * math.pi / (self.original_length or ladder.train_length)
         return ladder.mapped(lambda place, omega: 0.0 if omega < floor else omega)

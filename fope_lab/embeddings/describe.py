@@ -1,7 +1,7 @@
-"""The parts of an embedding, and every option with its default and its meaning.
+"""The parts of an embedding, and every option with its default and its meaning. Torch-free.
 
 `describe` reads a preset, a mechanism, a transform, or any description of a sweep file. Required
-options may still be open. Nothing here needs torch.
+options may still be open.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fope_lab.config.options import Option
 from fope_lab.config.problems import FieldPath, Problem, unknown_name
@@ -30,7 +30,6 @@ EXAMPLES: Mapping[str, Any] = {"factor": 4.0}
 """Values of options without a default, with which an open description is checked."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Part:
     """A mechanism or a transform inside an embedding.
 
@@ -38,15 +37,17 @@ class Part:
     that the description sets. `place` is the index of a transform that the description lists.
     """
 
-    kind: type[Any]
-    preset: Mapping[str, Any]
-    chosen: Mapping[str, Any]
-    place: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the part in sweep files."""
-        return str(self.kind.name)
+    def __init__(
+        self,
+        kind: type[Any],
+        preset: Mapping[str, Any],
+        spec: Mapping[str, Any],
+        place: int | None = None,
+    ) -> None:
+        own = embedding_options(kind)
+        self.kind, self.name, self.place = kind, str(kind.name), place
+        self.preset = {option: value for option, value in preset.items() if option in own}
+        self.chosen = {option: value for option, value in spec.items() if option in own}
 
     @property
     def composition(self) -> dict[str, Any]:
@@ -137,14 +138,19 @@ def describe(spec: Spec, at: FieldPath = ("embedding",)) -> Description:
         raise EmbeddingError(unknown_name(where, "embedding or transform", name, sorted(kinds)))
     if kinds[name] == "transform":
         named = {"type": Rotary.name, TRANSFORMS: [named]}
-    preset = PRESETS.get(name)
-    description = Description(
-        name=name,
-        kind=kinds[name],
-        parts=tuple(_parts(named, preset.composition if preset else {"type": named["type"]})),
-        spec=named,
-    )
-    _check(description, at)
+    composition = PRESETS[name].composition if name in PRESETS else {"type": named["type"]}
+    parts = tuple(_parts(named, composition))
+    description = Description(name=name, kind=kinds[name], parts=parts, spec=named)
+    try:
+        description.definition(EXAMPLES, at)
+    except EmbeddingError as error:
+        still_open = {
+            (*at, *(() if part.place is None else (TRANSFORMS, part.place)), option)
+            for part in parts
+            for option in part.open
+        }
+        if problems := [each for each in error.problems if each.path not in still_open]:
+            raise EmbeddingError(problems) from None
     return description
 
 
@@ -158,12 +164,9 @@ def _named(spec: Any) -> dict[str, Any] | None:
 
 
 def _parts(spec: dict[str, Any], composition: Mapping[str, Any]) -> Iterator[Part]:
-    """The parts of a composition, then the transforms that the description lists.
-
-    These become mappings in `spec`; items that are no descriptions stay as they are.
-    """
+    """The parts of a composition, then the transforms that `spec` lists, which become mappings."""
     for kind, preset in parts_of(composition):
-        yield _part(kind, preset, spec)
+        yield Part(kind, preset, spec)
     listed = spec.get(TRANSFORMS)
     if not isinstance(listed, list | tuple):
         return
@@ -172,57 +175,24 @@ def _parts(spec: dict[str, Any], composition: Mapping[str, Any]) -> Iterator[Par
         named = _named(item)
         if named is not None and named["type"] in TRANSFORM_TYPES.all():
             spec[TRANSFORMS][place] = named
-            yield _part(TRANSFORM_TYPES.all()[named["type"]], {}, named, place)
-
-
-def _part(
-    kind: type[Any], preset: Mapping[str, Any], spec: Mapping[str, Any], place: int | None = None
-) -> Part:
-    own = embedding_options(kind)
-    return Part(
-        kind=kind,
-        preset={option: value for option, value in preset.items() if option in own},
-        chosen={option: value for option, value in spec.items() if option in own},
-        place=place,
-    )
-
-
-def _check(description: Description, at: FieldPath) -> None:
-    """Raise EmbeddingError for every problem of the options that are set."""
-    try:
-        description.definition(EXAMPLES, at)
-    except EmbeddingError as error:
-        still_open = {
-            (*at, *(() if part.place is None else (TRANSFORMS, part.place)), option)
-            for part in description.parts
-            for option in part.open
-        }
-        problems = [problem for problem in error.problems if problem.path not in still_open]
-        if problems:
-            raise EmbeddingError(problems) from None
+            yield Part(TRANSFORM_TYPES.all()[named["type"]], {}, named, place)
 
 
 FAR = 10**12
 """A length in tokens beyond every original length, where dynamic frequencies have changed."""
 
 
-@dataclass(frozen=True)
-class PairRotation:
-    """The rotation of one pair of dimensions: `frequency` is in radians per token, or 0."""
+class PairRotation(NamedTuple):
+    """The rotation of one pair of dimensions.
+
+    `frequency` is in radians per token, or 0; `wavelength` the tokens of a full cycle, None if the
+    pair does not rotate; `cycles` their number in the training length.
+    """
 
     pair: int
     frequency: float
-    train_length: int
-
-    @property
-    def wavelength(self) -> float | None:
-        """The tokens of a full cycle; None if the pair does not rotate."""
-        return 2 * math.pi / self.frequency if self.frequency else None
-
-    @property
-    def cycles(self) -> float:
-        """The number of cycles in the training length."""
-        return self.frequency * self.train_length / (2 * math.pi)
+    wavelength: float | None
+    cycles: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,9 +233,8 @@ def inspect_embedding(definition: Embedding, shape: Shape, longer: int | None = 
     check_definition(definition, shape)
     length = shape.train_length
     trained, far = (_turns(definition, shape, tokens) for tokens in (length, FAR))
-    follows = trained != far
     turns = {length: trained} if trained else {}
-    if follows and longer is not None:
+    if trained != far and longer is not None:
         turns[longer] = _turns(definition, shape, longer)
     return Inspection(
         shape=shape,
@@ -273,15 +242,19 @@ def inspect_embedding(definition: Embedding, shape: Shape, longer: int | None = 
         learned=definition.learned_sizes(shape),
         attention_factor=definition.attention_factor(shape),
         facts=definition.facts(shape),
-        follows_length=follows,
+        follows_length=trained != far,
         turns=turns,
     )
 
 
 def _turns(definition: Embedding, shape: Shape, length: int) -> tuple[PairRotation, ...]:
-    """The rotation of every pair in a sequence of `length` tokens; empty without rotation."""
-    frequencies = enumerate(definition.pair_frequencies(shape, length))
-    return tuple(PairRotation(pair, omega, shape.train_length) for pair, omega in frequencies)
+    cycle = 2 * math.pi
+    return tuple(
+        PairRotation(
+            pair, omega, cycle / omega if omega else None, omega * shape.train_length / cycle
+        )
+        for pair, omega in enumerate(definition.pair_frequencies(shape, length))
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +287,7 @@ def inspect_all(
 def _row(
     description: Description, shape: Shape, options: Mapping[str, Any], longer: int | None
 ) -> InspectionRow:
-    problems = tuple(
+    problems: tuple[Problem, ...] = tuple(
         Problem(("embedding", option), f"is missing: {description.name} needs {option}")
         for option in description.open
         if option not in options

@@ -35,18 +35,10 @@ class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
 
     shared_layers: Annotated[bool, Doc("Whether all layers share the network, c and L.")] = False
 
-    @property
-    def shift_invariant(self) -> bool:
-        """False, because a bias depends on the query's position as well as on the distance."""
-        return False
-
-    @property
-    def per_layer(self) -> bool:
-        """Whether each layer has its own network, c and L."""
-        return not self.shared_layers
+    shift_invariant = False  # a bias depends on the query's position as well as on the distance
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
-        """The sizes of the weights, of c, and of L as a multiple of the training length."""
+        """The sizes of c, of L as a multiple of the training length, and of the weights."""
         return {
             "c": (1,),
             "length_multiplier": (1,),
@@ -64,57 +56,40 @@ class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
         import torch
 
         rng = generator("fire", shape)
-        bounds = {
-            "hidden_weight": 1.0,
-            "hidden_bias": 1.0,
-            "head_weight": 1 / math.sqrt(HIDDEN),
-            "head_bias": 1 / math.sqrt(HIDDEN),
-        }
-        sizes = self.learned_sizes(shape)
-        constant = {"c": INITIAL_C, "length_multiplier": 1.0}
         learned = {
-            name: torch.full(sizes[name], start, dtype=torch.float32, device="cpu")
-            for name, start in constant.items()
+            name: torch.ones(size, dtype=torch.float32, device="cpu")
+            for name, size in self.learned_sizes(shape).items()
         }
-        for name, bound in bounds.items():
-            weight = torch.empty(sizes[name], dtype=torch.float32, device="cpu")
-            learned[name] = weight.uniform_(-bound, bound, generator=rng)
+        learned["c"] *= INITIAL_C
+        for name, inputs in (("hidden", 1), ("head", HIDDEN)):
+            bound = 1 / math.sqrt(inputs)
+            for part in ("weight", "bias"):
+                learned[f"{name}_{part}"].uniform_(-bound, bound, generator=rng)
         return Tensors(learned=learned)
 
-    def bias(
-        self, shape: Shape, tensors: Named, query_positions: Tensor, key_positions: Tensor
-    ) -> Tensor:
-        """The network's output at each normalised distance, (…, num_heads, queries, keys).
-
-        A key that comes after its query has distance 0.
-        """
+    def bias(self, shape: Shape, tensors: Named, query: Tensor, key: Tensor) -> Tensor:
+        """The network's output at each normalised distance; a key after its query has 0."""
         import torch
 
         learned = {
             name: tensors[name].to(torch.promote_types(tensors[name].dtype, torch.float32))
             for name in self.learned_sizes(shape)
         }
-        return _network(self.normalised(shape, learned, query_positions, key_positions), learned)
+        return _network(self.normalised(shape, learned, query, key), learned)
 
-    def normalised(
-        self,
-        shape: Shape,
-        learned: Mapping[str, Tensor],
-        query_positions: Tensor,
-        key_positions: Tensor,
-    ) -> Tensor:
+    def normalised(self, shape: Shape, learned: Named, query: Tensor, key: Tensor) -> Tensor:
         """The distances ψ(i − j) / (ψ(max(i, L)) + 1e-6) in [0, 1], (…, queries, keys)."""
         import torch
 
         c = learned["c"].abs()
         threshold = learned["length_multiplier"].abs() * shape.train_length
-        query = query_positions[..., :, None]
-        distance = (query - key_positions[..., None, :]).clamp(min=0)
+        query = query[..., :, None]
+        distance = (query - key[..., None, :]).clamp(min=0)
         reach = torch.maximum(query, threshold)
         return (c * distance).log1p() / ((c * reach).log1p() + EPSILON)
 
 
-def _network(share: Tensor, learned: Mapping[str, Tensor]) -> Tensor:
+def _network(share: Tensor, learned: Named) -> Tensor:
     """Apply the network to each number: (…, queries, keys) to (…, num_heads, queries, keys)."""
     import torch
 

@@ -3,7 +3,7 @@
 Hua et al., "Fourier Position Embedding", arXiv 2412.17739, Eq. 11–13: pair m is multiplied by
 e^{iω_m n} + Σ_ω a_ω e^{iωn}, with separate coefficients for cosines and sines. The series acts on
 queries and on keys at their own positions, as in the paper's listing, so that scores are not
-exactly functions of position differences. `eq13_relative` has the form whose scores are.
+exactly functions of position differences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class FourierSeries:
     """The rows and columns of the coefficient matrices (heads, frequencies, pairs).
 
@@ -126,21 +126,11 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         if self.frequencies == "sampled" and self.output_pairs == "official":
             raise ValueError("output_pairs: official steps through a ladder, not through samples")
 
-    @property
-    def per_layer(self) -> bool:
-        """Whether each layer has its own coefficients."""
-        return not self.shared_layers
-
-    @property
-    def shift_invariant(self) -> bool:
-        """False, because the series acts on queries and on keys separately."""
-        return False
+    shift_invariant = False  # the series acts on queries and on keys separately
 
     def problems(self, shape: Shape) -> Iterator[str]:
-        """Yield also: transforms that a series cannot have, and a series without a frequency."""
-        known = list(super().problems(shape))
-        yield from known
-        if known:
+        if known := list(super().problems(shape)):
+            yield from known
             return
         for transform in self.transforms:
             if transform.dynamic:
@@ -166,26 +156,17 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
             pairs = min(len(given), shape.head_dim // 4)
             step = math.ceil(len(given) / max(pairs, 1))
             rows = (pair * step for pair in range(pairs))
-            return FourierSeries(
-                frequencies=given,
-                noisy=(True,) * len(given),
-                own=tuple(row if row < len(given) else None for row in rows),
-                heads=heads,
-            )
+            own_rows = tuple(row if row < len(given) else None for row in rows)
+            return FourierSeries(given, (True,) * len(given), own_rows, heads)
         ladder = self.ladder(shape)
         own = ladder.frequencies[: ladder.rotating]
         own_ascending, given_ascending = sorted(own), sorted(given)
         others = tuple(omega for omega in given if not _among(omega, own_ascending))
         noisy = tuple(_among(omega, given_ascending) for omega in own)
-        return FourierSeries(
-            frequencies=own + others,
-            noisy=noisy + (True,) * len(others),
-            own=tuple(range(len(own))),
-            heads=heads,
-        )
+        noisy += (True,) * len(others)
+        return FourierSeries(own + others, noisy, tuple(range(len(own))), heads)
 
     def pair_frequencies(self, shape: Shape, length: int | None = None) -> tuple[float, ...]:
-        """The frequency of each pair in the identity of the coefficients, in radians per token."""
         series = self.series(shape)
         own = tuple(0.0 if row is None else series.frequencies[row] for row in series.own)
         return own + (0.0,) * (shape.head_dim // 2 - series.pairs)
@@ -195,7 +176,6 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         return self.sigma * DEVIATIONS[self.noise](self.series(shape))
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
-        """The sizes of the coefficients if they are trained; otherwise nothing is learned."""
         if not self.learned:
             return {}
         series = self.series(shape)
@@ -203,11 +183,9 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         return dict.fromkeys(self._coefficient_names, size)
 
     def facts(self, shape: Shape) -> Mapping[str, float]:
-        """The standard deviation of the noise, the requested number of frequencies, and D."""
-        asked = shape.head_dim // 2 if self.num_frequencies is None else self.num_frequencies
         return {
             "coefficient_noise_std": self.noise_deviation(shape),
-            "num_frequencies": asked,
+            "num_frequencies": self.num_frequencies or shape.head_dim // 2,
             "series_frequencies": self.series(shape).size,
         }
 
@@ -263,21 +241,10 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         return ("cos_coef",) if self.shared_cos_sin else ("cos_coef", "sin_coef")
 
     def _given(self, shape: Shape) -> tuple[float, ...]:
-        """The frequencies that the options give the series, from fast to slow.
-
-        They are those of the pairs if num_frequencies is not set.
-        """
+        """The frequencies that the options give the series, from fast to slow."""
         if self.frequencies == "sampled":
             return self._sampled(shape)
-        *_, ladder = transformed(
-            rope_ladder(
-                shape.head_dim,
-                base=self.base,
-                train_length=shape.train_length,
-                steps=self.num_frequencies,
-            ),
-            self.transforms,
-        )
+        *_, ladder = self.ladders(shape, steps=self.num_frequencies)
         return ladder.frequencies[: ladder.rotating]
 
     def _sampled(self, shape: Shape) -> tuple[float, ...]:
@@ -298,34 +265,3 @@ def _among(omega: float, ascending: Sequence[float]) -> bool:
     at = bisect.bisect_left(ascending, omega)
     near = ascending[max(0, at - 1) : at + 1]
     return any(math.isclose(omega, other, rel_tol=1e-9) for other in near)
-
-
-def eq13_relative(
-    definition: Fourier,
-    shape: Shape,
-    tensors: Named,
-    q: Tensor,
-    k: Tensor,
-    query_positions: Tensor,
-    key_positions: Tensor,
-) -> Tensor:
-    """The attention logits (batch, num_heads, queries, keys), not divided by √head_dim.
-
-    Pair m scores Re(q_m · conj(k_m) · h_m(i − j)) with the h_m of Eq. 11–13 (arXiv 2412.17739).
-    `tensors` are those of the embedding, q is (batch, num_heads, queries, head_dim), k is
-    (batch, num_kv_heads, keys, head_dim), and positions are (queries,) and (keys,).
-    """
-    distance = query_positions[:, None] - key_positions[None, :]
-    cos, sin = definition.cos_sin(shape, tensors, distance.flatten())
-    groups = q.shape[1] // cos.shape[-3]
-    cos, sin = (
-        table.unflatten(-2, distance.shape).repeat_interleave(groups, dim=-4).to(q.dtype)
-        for table in (cos, sin)
-    )
-    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-    q_real, q_imaginary = q[..., :, None, :].chunk(2, dim=-1)
-    k_real, k_imaginary = k[..., None, :, :].chunk(2, dim=-1)
-    real = q_real * k_real + q_imaginary * k_imaginary
-    imaginary = q_imaginary * k_real - q_real * k_imaginary
-    scale = definition.attention_factor(shape) ** 2
-    return scale * (real * cos - imaginary * sin).sum(-1)

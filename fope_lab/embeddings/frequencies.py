@@ -23,10 +23,10 @@ class Ladder:
     """Frequencies, and the numbers that transforms compute from.
 
     `frequencies` are in radians per token; the 0s of pairs that do not rotate come last. `places`
-    are the places of the frequencies in RoPE's ladder of `head_dim`: the frequency of pair i is at
-    i, and a ladder of finer steps has others in between. `train_length` is the original training
-    length in tokens, `length` the length of the current sequence. `attention_factor` multiplies
-    rotated queries and keys. Raises ValueError if a 0 comes before another frequency.
+    are their places in RoPE's ladder of `head_dim`: pair i is at i, and a ladder of finer steps has
+    others in between. `train_length` is the original training length in tokens, `length` that of
+    the current sequence. `attention_factor` multiplies rotated queries and keys. Raises ValueError
+    if a 0 comes before another frequency.
     """
 
     frequencies: tuple[float, ...]
@@ -48,7 +48,7 @@ class Ladder:
         return next(still, len(self.frequencies))
 
     def mapped(self, frequency: Callable[[float, float], float]) -> Ladder:
-        """This ladder with new frequencies: a function of each place and the frequency there."""
+        """Replace the frequencies by a function of each place and the frequency there."""
         pairs = zip(self.places, self.frequencies, strict=True)
         return replace(self, frequencies=tuple(frequency(place, omega) for place, omega in pairs))
 
@@ -99,10 +99,9 @@ class HfRope:
         """
         beside = {name: fields[name] for name in BESIDE if name in fields}
         inside = fields.get("rope_scaling") or fields.get("rope_parameters") or {}
-        parameters = {"rope_theta": 10_000.0, **beside, **inside}
-        if "original_max_position_embeddings" in beside:  # it wins in transformers, too
-            name = "original_max_position_embeddings"
-            parameters[name] = beside[name]
+        original = "original_max_position_embeddings"
+        wins = {original: beside[original]} if original in beside else {}  # as in transformers
+        parameters = {"rope_theta": 10_000.0, **beside, **inside, **wins}
         return cls(parameters=parameters, max_length=fields["max_position_embeddings"])
 
     @property
@@ -116,7 +115,6 @@ class HfRope:
         return self.parameters.get("original_max_position_embeddings") or self.max_length
 
     def updated(self, **parameters: Any) -> HfRope:
-        """This rotation with the given parameters in place of its own."""
         return replace(self, parameters={**self.parameters, **parameters})
 
 
@@ -138,15 +136,11 @@ TRANSFORM_TYPES: NamedTypes[FrequencyTransform] = NamedTypes(
 
 @dataclass(frozen=True, kw_only=True)
 class FrequencyTransform:
-    """A pure function from one ladder of frequencies to another.
-
-    A subclass gives its `name` in sweep files and its `source`, the paper and equation.
-    """
+    """A pure function from one ladder of frequencies to another; see `Embedding` for the rest."""
 
     name: ClassVar[str]
     source: ClassVar[str]
     version: ClassVar[int] = 1
-    """Part of a stage's key. Raise it when the same options give other numbers than before."""
     elementwise: ClassVar[bool] = False
     """Whether a new frequency depends only on the old frequency, and not on its place."""
     dynamic: ClassVar[bool] = False
@@ -161,7 +155,6 @@ class FrequencyTransform:
         TRANSFORM_TYPES.register(name, cls)
 
     def canonical(self) -> dict[str, Any]:
-        """The shortest composition that describes it: options at their default are left out."""
         return {"type": self.name, **given_options(self)}
 
     @property
@@ -179,11 +172,10 @@ class FrequencyTransform:
 
     @classmethod
     def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
-        """Read a rotation of transformers whose `rope_type` is one of `hf_types`.
+        """The options of this transform, None if no frequency changes, and the original length.
 
-        Returns the options of this transform, as a sweep file has them, or None if no frequency
-        changes; and the original length in tokens. Raises KeyError for a missing parameter,
-        ValueError or TypeError for a parameter that is not a number.
+        The `rope_type` is one of `hf_types`. Raises KeyError for a missing parameter, ValueError or
+        TypeError for a parameter that is not a number.
         """
         raise NotImplementedError
 

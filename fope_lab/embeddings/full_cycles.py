@@ -48,7 +48,6 @@ class FullCycles(
     original_length: OriginalLength | None = None
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder of frequencies that complete whole cycles in N tokens."""
         step = 2 * math.pi / (self.original_length or ladder.train_length)
         whole = ROUNDINGS[self.rounding]
 

@@ -25,15 +25,12 @@ class Interpolate(
     factor: Factor
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder with every frequency divided by `factor`."""
         return ladder.mapped(lambda place, omega: omega / self.factor)
 
     @classmethod
     def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
-        """Read the `factor` of "linear"; a factor of 1 changes no frequency."""
         factor = float(rope.parameters["factor"])
         return ({"factor": factor} if factor != 1 else None), rope.max_length
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
-        """Write rope_type "linear" and its factor."""
         return rope.updated(rope_type="linear", factor=self.factor)

@@ -26,11 +26,6 @@ class Kernel(RelativeBias):
 
     shared_layers: Annotated[bool, Doc("Whether all layers share p and a.")] = True
 
-    @property
-    def per_layer(self) -> bool:
-        """Whether each layer has p and a of its own."""
-        return not self.shared_layers
-
 
 @dataclass(frozen=True, kw_only=True)
 class Kerple(Kernel, name="kerple", source="Chi et al., arXiv 2205.09921, logarithmic"):
@@ -41,15 +36,11 @@ class Kerple(Kernel, name="kerple", source="Chi et al., arXiv 2205.09921, logari
         return {"log_p": (shape.num_heads,), "log_a": (shape.num_heads,)}
 
     def tensors(self, shape: Shape) -> Tensors:
-        """The learned `log_p` and `log_a` (num_heads,).
-
-        p is uniform in (0, 2) and a in (0, 1), as in the released code.
-        """
+        """The logarithms (num_heads,) of p, uniform in (0, 2), and of a, uniform in (0, 1)."""
         p, a = _initial_values("kerple", shape)
         return Tensors(learned={"log_p": p.log(), "log_a": a.log()})
 
     def of_distance(self, shape: Shape, tensors: Named, distance: Tensor) -> Tensor:
-        """The bias −p·ln(1 + a·distance), float32 (…, num_heads, queries, keys)."""
         p, a = (_for_heads(tensors[name]).exp() for name in ("log_p", "log_a"))
         return -p * (a * distance).log1p()
 
@@ -63,25 +54,18 @@ class KerplePower(Kernel, name="kerple_power", source="Chi et al., arXiv 2205.09
         return {"log_a": (shape.num_heads,), "p_logit": (shape.num_heads,)}
 
     def tensors(self, shape: Shape) -> Tensors:
-        """The learned `log_a` and `p_logit` (num_heads,).
-
-        p is uniform in (0, 2) and a in (0, 1), as in the released code.
-        """
+        """The tensors (num_heads,) for a uniform in (0, 1) and p uniform in (0, 2)."""
         p, a = _initial_values("kerple_power", shape)
         return Tensors(learned={"log_a": a.log(), "p_logit": (p / 2).logit()})
 
     def of_distance(self, shape: Shape, tensors: Named, distance: Tensor) -> Tensor:
-        """The bias −a·distance^p, float32 (…, num_heads, queries, keys).
-
-        The gradient at distance 0 is 0, which torch's `pow` takes care of.
-        """
         a = _for_heads(tensors["log_a"]).exp()
         p = 2 * _for_heads(tensors["p_logit"]).sigmoid()
-        return -a * distance**p
+        return -a * distance**p  # torch's pow gives p the gradient 0 at distance 0
 
 
 def _initial_values(what: str, shape: Shape) -> tuple[Tensor, Tensor]:
-    """Initial p in (0, 2) and a in (0, 1), each (num_heads,), on the CPU."""
+    """Initial p in (0, 2) and a in (0, 1), each (num_heads,), as in the released code."""
     import torch
 
     uniform = torch.rand(

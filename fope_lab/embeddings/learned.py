@@ -16,7 +16,6 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings.base import Embedding, Named, Shape, Tensors, generator
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 INITIAL_DEVIATION = 0.02
@@ -45,17 +44,12 @@ class Learned(Embedding, name="learned", source="Radford et al., GPT-2 (2019)"):
         bool, Doc("Whether the positions of a training sequence start at a random one.")
     ] = False
 
-    @property
-    def shift_invariant(self) -> bool:
-        """False, because positions are absolute."""
-        return False
+    shift_invariant = False  # positions are absolute
 
     def longest_sequence(self, shape: Shape) -> int:
-        """The length in tokens of the longest sequence that has positions: num_positions."""
         return self.num_positions or shape.train_length
 
     def problems(self, shape: Shape) -> Iterator[str]:
-        """Yield also: too few positions for a training sequence, or none left for an offset."""
         yield from super().problems(shape)
         rows = self.longest_sequence(shape)
         if rows < shape.train_length:
@@ -67,7 +61,6 @@ class Learned(Embedding, name="learned", source="Radford et al., GPT-2 (2019)"):
             )
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
-        """The size (num_positions, width), from which a plan counts the parameters."""
         return {"by_position": (self.longest_sequence(shape), shape.width)}
 
     def tensors(self, shape: Shape) -> Tensors:
@@ -79,28 +72,12 @@ class Learned(Embedding, name="learned", source="Radford et al., GPT-2 (2019)"):
         table.normal_(0.0, INITIAL_DEVIATION, generator=generator("learned", shape))
         return Tensors(learned={"by_position": table})
 
-    def positions(
-        self, shape: Shape, length: int, *, offset: int, device: torch.device | None
-    ) -> Tensor:
-        """The positions (length,) from `offset` on.
-
-        Raises ValueError if the table has fewer rows than offset + length.
-        """
-        tokens, rows = offset + length, self.longest_sequence(shape)
-        if tokens > rows:
-            raise ValueError(
-                f"a sequence of {tokens} tokens is longer than num_positions {rows}, the number of"
-                " learned positions"
-            )
-        return super().positions(shape, length, offset=offset, device=device)
-
     def training_positions(
         self, shape: Shape, lengths: Tensor, width: int, *, first: int, rows: int
     ) -> Tensor | None:
-        """The positions (len(lengths), width) of rows with offsets of their own.
+        """Positions with an offset for each row, uniform in 0 … num_positions − its length.
 
-        A row's offset is uniform in 0 … num_positions − its length. Padding past the end of the
-        table has the last position. Without `random_offset` the result is None.
+        Padding past the end of the table has the last position.
         """
         import torch
 

@@ -59,8 +59,8 @@ class PositionEmbedding(nn.Module):
 
     `inv_freq` (head_dim/2,) holds radians per token, 0 for a pair that does not rotate; it is None
     if nothing rotates. `rotate` multiplies queries and keys by `attention_factor`. The tensors of
-    the definition are attributes under their names. Buffers keep their dtype when the model is
-    cast. Raises EmbeddingError if the definition does not fit the shape.
+    the definition are attributes under their names, as are some of its properties. Buffers keep
+    their dtype when the model is cast. Raises EmbeddingError if the definition does not fit.
     """
 
     inv_freq: Tensor | None
@@ -71,6 +71,9 @@ class PositionEmbedding(nn.Module):
         self.definition = definition
         self.shape = shape
         self.attention_factor = definition.attention_factor(shape)
+        self.rotates, self.biases = definition.rotates, definition.biases
+        self.keys_cacheable = definition.keys_cacheable
+        self.draws_positions = definition.draws_positions
         tensors = initial_tensors(definition, shape)
         for name, tensor in tensors.constants.items():
             self.register_buffer(name, tensor, persistent=False)
@@ -80,26 +83,6 @@ class PositionEmbedding(nn.Module):
             self.register_parameter(name, nn.Parameter(tensor))
         if "inv_freq" not in self._buffers:
             self.register_buffer("inv_freq", None, persistent=False)
-
-    @property
-    def rotates(self) -> bool:
-        """Whether `rotate` changes queries and keys."""
-        return self.definition.rotates
-
-    @property
-    def biases(self) -> bool:
-        """Whether `bias` returns a tensor."""
-        return self.definition.biases
-
-    @property
-    def draws_positions(self) -> bool:
-        """Whether every call of `positions` draws new random positions (see `Embedding`)."""
-        return self.definition.draws_positions
-
-    @property
-    def keys_cacheable(self) -> bool:
-        """Whether a rotated key stays correct while the sequence grows (see `Embedding`)."""
-        return self.definition.keys_cacheable
 
     def cos_sin(self, positions: Tensor) -> CosSin | None:
         """cos and (−sin, sin) over all dimensions of a head, or None if nothing rotates.
@@ -141,7 +124,7 @@ class PositionEmbedding(nn.Module):
         assert key_cos_sin is not None  # as it rotates
         return _rotated(q, *_for_queries(cos_sin, *q.shape[1:3])), _rotated(k, *key_cos_sin)
 
-    def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
+    def bias(self, query: Tensor, key: Tensor) -> Tensor | None:
         """The bias to add to attention logits, or None if the embedding has none.
 
         Positions (queries,) and (keys,) give float32 (num_heads, queries, keys); positions with a
@@ -149,20 +132,17 @@ class PositionEmbedding(nn.Module):
         """
         if not self.biases:
             return None
-        with torch.autocast(key_positions.device.type, enabled=False):
-            return self.definition.bias(self.shape, self._tensors(), query_positions, key_positions)
+        with torch.autocast(key.device.type, enabled=False):
+            return self.definition.bias(self.shape, self._tensors(), query, key)
 
     def embed(self, hidden: Tensor, positions: Tensor) -> Tensor:
-        """Token embeddings (batch, length, width), to which absolute methods add the positions."""
+        """Add the positions of absolute methods to token embeddings (batch, length, width)."""
         return self.definition.embed(self.shape, self._tensors(), hidden, positions)
 
     def positions(
         self, length: int, *, offset: int = 0, device: torch.device | None = None
     ) -> Tensor:
-        """The positions (length,) of consecutive tokens, the first of which has index `offset`.
-
-        Raises ValueError if the embedding has no positions for offset + length tokens.
-        """
+        """The positions (length,) of consecutive tokens (see `Embedding.positions`)."""
         return self.definition.positions(self.shape, length, offset=offset, device=device)
 
     def training_positions(
@@ -174,14 +154,10 @@ class PositionEmbedding(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """The definition, which the printed module shows."""
         return repr(self.definition)
 
     def compute_constants(self) -> None:
-        """Compute the constants again, on their present device.
-
-        A loader that allocates memory without initializing it needs this.
-        """
+        """Compute the constants again, after a loader has allocated memory for them."""
         for name, tensor in initial_tensors(self.definition, self.shape).constants.items():
             self._buffers[name] = tensor.to(getattr(self, name).device)
 
@@ -201,11 +177,7 @@ class PositionEmbedding(nn.Module):
 
 
 def _for_queries(cos_sin: CosSin, heads: int, length: int) -> CosSin:
-    """The cosines and sines of the queries, from those of the key-value heads.
-
-    They are those of the last `length` positions, repeated for the query heads that share a
-    key-value head.
-    """
+    """Those of the last `length` positions, repeated for query heads that share a key head."""
     cos, signed_sin = cos_sin
     if length < cos.shape[-2]:
         cos, signed_sin = cos[..., -length:, :], signed_sin[..., -length:, :]

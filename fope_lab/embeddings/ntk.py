@@ -36,6 +36,7 @@ def _rescaled(ladder: Ladder, scale: float) -> Ladder:
 
 
 def _too_narrow(ladder: Ladder) -> Iterator[str]:
+    """The frequency of a single pair does not depend on the base."""
     if ladder.head_dim < 4:
         yield f"head_dim {ladder.head_dim} is too small to scale the base: it must be at least 4"
 
@@ -48,16 +49,13 @@ class Ntk(FrequencyTransform, name="ntk", source="Peng et al., arXiv 2309.00071,
     base_scaling: BaseScaling = "ntk"
 
     def problems(self, ladder: Ladder) -> Iterator[str]:
-        """Yield a problem for a head of one pair, whose frequency does not depend on the base."""
         return _too_narrow(ladder)
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder that RoPE has with the larger base."""
         return _rescaled(ladder, BASE_SCALINGS[self.base_scaling](self.factor, ladder.head_dim))
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
-        """Write the larger base as `rope_theta`, for which transformers needs no `rope_type`."""
-        return rope.updated(rope_theta=self.apply(ladder).base)
+        return rope.updated(rope_theta=self.apply(ladder).base)  # without a rope_type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,27 +80,23 @@ class DynamicNtk(
     ] = 1.0
 
     def problems(self, ladder: Ladder) -> Iterator[str]:
-        """Yield a problem for a head of one pair, whose frequency does not depend on the base."""
         return _too_narrow(ladder)
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder that RoPE has with the base for the current length."""
         times = ladder.length / (self.original_length or ladder.train_length)
         factor = max(1.0, self.growth * times - (self.growth - 1))
         return _rescaled(ladder, BASE_SCALINGS[self.base_scaling](factor, ladder.head_dim))
 
     @classmethod
     def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
-        """Read the `factor` of "dynamic", which is the growth."""
         return {"growth": float(rope.parameters["factor"])}, rope.max_length
 
     def hf_problems(self) -> Iterator[Problem]:
-        """Yield a problem for a base that grows by s, which transformers does not have."""
         if self.base_scaling != "ntk":
             at = ("dynamic_ntk", "base_scaling")
             yield Problem(at, f"found {self.base_scaling}", allowed=("ntk",))
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
-        """Write rope_type "dynamic", whose original length is `max_position_embeddings`."""
+        # The original length of "dynamic" is max_position_embeddings.
         longest = self.original_length or ladder.train_length
         return replace(rope.updated(rope_type="dynamic", factor=self.growth), max_length=longest)

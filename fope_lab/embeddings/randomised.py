@@ -40,17 +40,12 @@ class Randomised(Rotary, name="randomised", source="Ruoss et al., arXiv 2305.168
         | None
     ) = None
 
-    @property
-    def keys_cacheable(self) -> bool:
-        """False, because a longer sequence draws new positions for all of its tokens."""
-        return False
+    keys_cacheable = False  # a longer sequence draws new positions for all of its tokens
 
     def longest_sequence(self, shape: Shape) -> int:
-        """The length in tokens of the longest sequence that has positions: max_length."""
         return self.max_length or DEFAULT_REACH * shape.train_length
 
     def problems(self, shape: Shape) -> Iterator[str]:
-        """Yield also: too few positions for a training sequence, and dynamic transforms."""
         yield from super().problems(shape)
         if self.max_length is not None and self.max_length < shape.train_length:
             yield (
@@ -70,15 +65,10 @@ class Randomised(Rotary, name="randomised", source="Ruoss et al., arXiv 2305.168
         """The last `length` of offset + length random positions, in ascending order.
 
         torch's global generator draws them, which trainers seed and checkpoint, and on the CPU, so
-        that every device gets the same. Raises ValueError for more than max_length tokens.
+        that every device gets the same.
         """
         import torch
 
-        tokens, longest = offset + length, self.longest_sequence(shape)
-        if tokens > longest:
-            raise ValueError(
-                f"a sequence of {tokens} tokens is longer than max_length {longest}, the number of"
-                " positions that randomised positions are drawn from"
-            )
-        drawn = torch.randperm(longest, device="cpu")[:tokens].sort().values
-        return drawn[offset:].to(device)
+        super().positions(shape, length, offset=offset, device=device)  # checks the length
+        drawn = torch.randperm(self.longest_sequence(shape), device="cpu")[: offset + length]
+        return drawn.sort().values[offset:].to(device)

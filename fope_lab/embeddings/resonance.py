@@ -25,7 +25,6 @@ class Resonance(FrequencyTransform, name="resonance", source="Wang et al., arXiv
     elementwise: ClassVar[bool] = True
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder whose wavelengths are whole numbers of tokens."""
         return ladder.mapped(
             lambda place, omega: 2 * math.pi / round(2 * math.pi / omega) if omega else 0.0
         )

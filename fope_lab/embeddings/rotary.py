@@ -64,22 +64,24 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
 
     @property
     def keys_cacheable(self) -> bool:
-        """Whether a rotated key stays correct, which a dynamic transform prevents."""
         return not self.dynamic
 
     @property
     def shift_invariant(self) -> bool:
-        """Whether scores depend only on differences, which a dynamic transform prevents."""
         return not self.dynamic
 
-    def ladders(self, shape: Shape, length: int | None = None) -> Iterator[Ladder]:
-        """Yield RoPE's ladder, then the ladder after each transform, for `length` tokens."""
-        yield from transformed(
-            rope_ladder(
-                shape.head_dim, base=self.base, train_length=shape.train_length, length=length
-            ),
-            self.transforms,
+    def ladders(
+        self, shape: Shape, length: int | None = None, steps: int | None = None
+    ) -> Iterator[Ladder]:
+        """Yield RoPE's ladder (see `rope_ladder`), then the ladder after each transform."""
+        start = rope_ladder(
+            shape.head_dim,
+            base=self.base,
+            train_length=shape.train_length,
+            length=length,
+            steps=steps,
         )
+        return transformed(start, self.transforms)
 
     def ladder(self, shape: Shape, length: int | None = None) -> Ladder:
         """The ladder after all transforms, for `length` tokens (default: the training length)."""
@@ -87,16 +89,17 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         return ladder
 
     def pair_frequencies(self, shape: Shape, length: int | None = None) -> tuple[float, ...]:
-        """The head_dim/2 frequencies of the ladder in radians per token."""
         return self.ladder(shape, length).frequencies
 
     def problems(self, shape: Shape) -> Iterator[str]:
-        """Yield also: an odd head_dim, and a transform that fails or has no effect."""
         yield from super().problems(shape)
         if shape.head_dim % 2:
             yield f"head_dim {shape.head_dim} is odd, but a rotation needs pairs of dimensions"
             return
-        ladder = rope_ladder(shape.head_dim, base=self.base, train_length=shape.train_length)
+        at = (
+            f"(head_dim {shape.head_dim}, base {self.base:g}, training length {shape.train_length})"
+        )
+        ladder = next(self.ladders(shape))
         for transform in self.transforms:
             problems = [f"{transform.name}: {problem}" for problem in transform.problems(ladder)]
             if problems:
@@ -106,27 +109,19 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
             # A dynamic transform may have its effect beyond the training length only.
             idle = _same(ladder.frequencies, before.frequencies) and not transform.dynamic
             if idle and not transform.may_keep_all:
-                yield (
-                    f"{_in_words(transform)} changes no frequency (head_dim {shape.head_dim},"
-                    f" base {self.base:g}, training length {shape.train_length})"
-                )
+                yield f"{_in_words(transform)} changes no frequency {at}"
                 return
         if self.below_floor == "official" and all(self.pair_frequencies(shape)):
-            yield (
-                "below_floor: official has no effect, as every pair rotates (head_dim"
-                f" {shape.head_dim}, base {self.base:g}, training length {shape.train_length})"
-            )
+            yield f"below_floor: official has no effect, as every pair rotates {at}"
 
     def tensors(self, shape: Shape) -> Tensors:
         """The constant `inv_freq` (head_dim/2,), float64, at the training length."""
         return Tensors(constants={"inv_freq": as_tensor(self.pair_frequencies(shape))})
 
     def attention_factor(self, shape: Shape) -> float:
-        """The factor of queries and of keys that the transforms set."""
         return self.ladder(shape).attention_factor
 
     def cos_sin(self, shape: Shape, tensors: Named, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """The cosines and sines of position times frequency, float32 (…, length, head_dim/2)."""
         frequencies = tensors["inv_freq"]
         if self.dynamic and positions.shape[-1]:
             frequencies = self._frequencies_at(shape, positions).to(frequencies)
@@ -135,11 +130,10 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
 
     @classmethod
     def from_hf(cls, rope: HfRope) -> tuple[dict[str, Any], int]:
-        """Read a rotation of transformers. Torch-free.
+        """A rotation of transformers as a composition, and its original length in tokens.
 
-        Returns the composition, as a sweep file has it, and the original length in tokens. Raises
-        KeyError for a rope_type that no transform reads or for a missing parameter, ValueError or
-        TypeError for a parameter that is not a number.
+        Raises KeyError for a rope_type that no transform reads or for a missing parameter,
+        ValueError or TypeError for a parameter that is not a number.
         """
         kind = hf_transforms()[str(rope.rope_type)]
         options, original_length = (None, rope.max_length) if kind is None else kind.from_hf(rope)
@@ -148,7 +142,7 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         return {"type": cls.name, "base": base, "transforms": transforms}, original_length
 
     def to_hf(self, shape: Shape, max_length: int) -> HfRope:
-        """Write this base, and the parameters of the transform if there is one. Torch-free.
+        """Write this base, and the parameters of the transform if there is one.
 
         Raises EmbeddingError for options and transforms that transformers does not have, for more
         than one transform, and for a subclass, which is another mechanism.

@@ -26,10 +26,7 @@ class Sinusoidal(Embedding, name="sinusoidal", source="Vaswani et al., arXiv 170
         Doc("The base of the frequencies: wave i has base^(−2i/width) radians per token."),
     ] = 10_000.0
 
-    @property
-    def shift_invariant(self) -> bool:
-        """False, because positions are absolute."""
-        return False
+    shift_invariant = False  # positions are absolute
 
     def embed(self, shape: Shape, tensors: Named, hidden: Tensor, positions: Tensor) -> Tensor:
         """Add the waves in float32 or a wider type, and return hidden's dtype.

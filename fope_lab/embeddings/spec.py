@@ -7,7 +7,8 @@ A description is a preset's name, a mapping `{type: NAME, option: value}` or a c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fope_lab.config.annotations import Doc
@@ -25,8 +26,7 @@ TRANSFORMS = "transforms"
 
 class _Transforms(Registry[FrequencyTransform]):
     def title(self, name: str) -> str:
-        """The name alone, because the path in an error says of what."""
-        return name
+        return name  # the path in an error says of what
 
 
 FREQUENCY_TRANSFORMS = _Transforms("frequency transform", TRANSFORM_TYPES, error=EmbeddingError)
@@ -37,11 +37,9 @@ class _Embeddings(Registry[Embedding]):
     """A preset is a composition, whose options go to each of its parts that has them."""
 
     def all_names(self) -> tuple[str, ...]:
-        """The name of every mechanism, then of every preset."""
         return tuple(dict.fromkeys((*EMBEDDING_TYPES.all(), *PRESETS)))
 
     def entry(self, name: str) -> Entry[Embedding]:
-        """What the name of a mechanism or of a preset stands for."""
         if name in PRESETS:
             preset = PRESETS[name]
             return _entry(name, f"The preset {name}: {preset.source}.", preset.composition)
@@ -55,12 +53,12 @@ EMBEDDINGS = _Embeddings("embedding", EMBEDDING_TYPES, error=EmbeddingError)
 
 def parts_of(composition: Mapping[str, Any]) -> list[tuple[type[Any], dict[str, Any]]]:
     """The mechanism of a preset's composition and its transforms, each with the options set."""
-    parts = [composition, *composition.get(TRANSFORMS, ())]
-    kinds: list[Mapping[str, type[Any]]] = [EMBEDDING_TYPES.all()]
-    kinds += [TRANSFORM_TYPES.all()] * (len(parts) - 1)
+    transforms = composition.get(TRANSFORMS, ())
+    kinds: list[type[Any]] = [EMBEDDING_TYPES.all()[composition["type"]]]
+    kinds += [TRANSFORM_TYPES.all()[part["type"]] for part in transforms]
     return [
-        (types[part["type"]], {name: value for name, value in part.items() if name != "type"})
-        for types, part in zip(kinds, parts, strict=True)
+        (kind, {name: value for name, value in part.items() if name != "type"})
+        for kind, part in zip(kinds, (composition, *transforms), strict=True)
     ]
 
 
@@ -68,11 +66,10 @@ def embedding_options(kind: type[Any]) -> Mapping[str, Option]:
     """The options of a mechanism or transform by name."""
     options = dict(options_of(kind))
     if TRANSFORMS in options:
-        registry = FREQUENCY_TRANSFORMS
+        registry, plain = FREQUENCY_TRANSFORMS, options[TRANSFORMS]
         each = Parsed(registry.parse, registry.json_schema, f"{registry.noun}s")
         listed = tuple[Annotated[FrequencyTransform, each], ...]
-        annotation = Annotated[listed, Doc(options[TRANSFORMS].doc)]
-        options[TRANSFORMS] = Option(annotation, options[TRANSFORMS].default)
+        options[TRANSFORMS] = Option(Annotated[listed, Doc(plain.doc)], plain.default)
     return options
 
 
@@ -89,22 +86,18 @@ def _entry(name: str, description: str, composition: Mapping[str, Any]) -> Entry
     if parts[0][0].rotates:
         mechanism = f"{{type: {parts[0][0].name}, {TRANSFORMS}: […]}}"
         refused = {TRANSFORMS: f"{name} has its own transforms; for others, write {mechanism}"}
-    return Entry(name, description, options, _maker(parts), refused)
+    return Entry(name, description, options, functools.partial(_made, parts), refused)
 
 
-def _maker(parts: list[tuple[type[Any], dict[str, Any]]]) -> Callable[..., Embedding]:
-    def make(**values: Any) -> Embedding:
-        built = []
-        for kind, given in parts:
-            own = {name: value for name, value in values.items() if name in options_of(kind)}
-            fixed = {name: value for name, value in given.items() if name != TRANSFORMS}
-            built.append(kind(**{**fixed, **own}))
-        mechanism, *transforms = built
-        if not transforms:
-            return mechanism
-        return dataclasses.replace(mechanism, **{TRANSFORMS: tuple(transforms)})
-
-    return make
+def _made(parts: list[tuple[type[Any], dict[str, Any]]], **values: Any) -> Embedding:
+    built = []
+    for kind, given in parts:
+        own = {name: value for name, value in values.items() if name in options_of(kind)}
+        built.append(kind(**{k: v for k, v in given.items() if k != TRANSFORMS} | own))
+    mechanism, *transforms = built
+    if not transforms:
+        return mechanism
+    return dataclasses.replace(mechanism, **{TRANSFORMS: tuple(transforms)})
 
 
 Spec = str | Mapping[str, Any] | Embedding
@@ -138,30 +131,19 @@ def preset_of(spec: Spec) -> dict[str, Any]:
     result is its composition. Raises EmbeddingError for a wrong description.
     """
     resolved = resolve_embedding(spec)
+    own = [*resolved.get(TRANSFORMS, ()), resolved]
     candidates = []
     for name, preset in PRESETS.items():
-        if preset.composition["type"] != resolved["type"]:
+        fixed = [*preset.composition.get(TRANSFORMS, ()), preset.composition]
+        if [part["type"] for part in own] != [part["type"] for part in fixed]:
             continue
-        options = _options(resolved, preset.composition)
-        if options is not None:
-            candidate = {"type": name, **options}
-            if resolve_embedding(candidate) == resolved:
-                candidates.append(candidate)
-    return min(candidates, key=len, default=dict(resolved))
-
-
-def _options(resolved: Mapping[str, Any], composition: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The options that differ from a preset's composition; None if the transforms differ."""
-    own, theirs = (
-        [{"type": part} if isinstance(part, str) else part for part in spec.get(TRANSFORMS, ())]
-        for spec in (resolved, composition)
-    )
-    if [part["type"] for part in own] != [part["type"] for part in theirs]:
-        return None
-    pairs = [*zip(own, theirs, strict=True), (resolved, composition)]
-    return {
-        option: value
-        for part, fixed in pairs
-        for option, value in part.items()
-        if option not in ("type", TRANSFORMS) and fixed.get(option) != value
-    }
+        options = {
+            option: value
+            for part, given in zip(own, fixed, strict=True)
+            for option, value in part.items()
+            if option not in ("type", TRANSFORMS) and given.get(option) != value
+        }
+        candidate = {"type": name, **options}
+        if resolve_embedding(candidate) == resolved:
+            candidates.append(candidate)
+    return min(candidates, key=len, default=resolved)

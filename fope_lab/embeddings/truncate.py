@@ -31,10 +31,8 @@ class Truncate(
 
     @property
     def may_keep_all(self) -> bool:
-        """True for p = 1, which is the end of a grid over p."""
-        return self.p == 1
+        return self.p == 1  # the end of a grid over p
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder with all but its highest frequencies set to 0."""
         kept = int(self.p * ladder.head_dim // 2)
         return ladder.mapped(lambda place, omega: omega if place < kept else 0.0)

@@ -76,7 +76,6 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
             raise ValueError("truncate: false has no effect on a ramp over cycles")
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder interpolated by parts, with the attention factor; 0 stays 0."""
         ramp, blend = RAMPS[self.ramp](self, ladder), BLENDS[self.blend]
         factor = self.attention_factor
         if factor is None:
@@ -97,11 +96,9 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
 
     @classmethod
     def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
-        """Read the options of "yarn" or "llama3"; a factor of 1 changes no frequency."""
         return HF_READERS[str(rope.rope_type)](rope), rope.original_length
 
     def hf_problems(self) -> Iterator[Problem]:
-        """Yield a problem for a blend of wavelengths, and for a factor with Llama 3's ramp."""
         if self.blend != "frequency":
             yield Problem(("yarn", "blend"), f"found {self.blend}", allowed=("frequency",))
         if self.ramp == "cycles" and self.attention_factor != 1.0:
@@ -109,7 +106,6 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
             yield Problem(("yarn", "attention_factor"), fault, allowed=("1",))
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
-        """Write rope_type "yarn", or "llama3" for a ramp over cycles."""
         return rope.updated(
             **HF_WRITERS[self.ramp](self),
             factor=self.factor,
@@ -176,7 +172,7 @@ def _from_hf_yarn(rope: HfRope) -> Mapping[str, Any] | None:
 
 
 def _deepseek_scale(factor: float, gain: float) -> float:
-    """DeepSeek's generalisation 0.1·gain·ln s + 1 of YaRN's attention factor."""
+    """DeepSeek's generalisation of YaRN's attention factor."""
     return 0.1 * gain * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
@@ -199,30 +195,22 @@ HF_READERS: Mapping[str, Callable[[HfRope], Mapping[str, Any] | None]] = {
     "yarn": _from_hf_yarn,
     "llama3": _from_hf_llama3,
 }
-"""The functions from a rotation to the options of `Yarn`, by `rope_type`."""
+"""From a rotation to the options of `Yarn`, by `rope_type`."""
 
 
 def _to_hf_yarn(yarn: Yarn) -> dict[str, Any]:
-    rope = {
-        "rope_type": "yarn",
-        "beta_slow": yarn.alpha,
-        "beta_fast": yarn.beta,
-        "truncate": yarn.truncate,
-    }
+    rope = {"beta_slow": yarn.alpha, "beta_fast": yarn.beta, "truncate": yarn.truncate}
     factor = yarn.attention_factor
-    return rope if factor is None else {**rope, "attention_factor": factor}
+    return {"rope_type": "yarn", **rope, **({} if factor is None else {"attention_factor": factor})}
 
 
 def _to_hf_llama3(yarn: Yarn) -> dict[str, Any]:
-    return {
-        "rope_type": "llama3",
-        "low_freq_factor": yarn.alpha,
-        "high_freq_factor": yarn.beta,
-    }
+    ends = {"low_freq_factor": yarn.alpha, "high_freq_factor": yarn.beta}
+    return {"rope_type": "llama3", **ends}
 
 
 HF_WRITERS: Mapping[str, Callable[[Yarn], dict[str, Any]]] = {
     "index": _to_hf_yarn,
     "cycles": _to_hf_llama3,
 }
-"""The functions from a `Yarn` to the parameters that only its `rope_type` has, by `ramp`."""
+"""From a `Yarn` to the parameters that only its `rope_type` has, by `ramp`."""
