@@ -178,7 +178,7 @@ def attention_logits(
     """
     import torch
 
-    from fope_lab.model.chunked_attention import PairBias
+    from fope_lab.model.block_attention import PairBias
 
     q, k = embedding.rotate(q, k, positions)
     wide = torch.promote_types(q.dtype, torch.float32)

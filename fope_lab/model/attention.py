@@ -4,9 +4,8 @@ Every path computes the same sums; device, dtype and length choose the quickest 
 `unbiased_attention`). Memory grows with the length and not with its square, but for two cases of
 PyTorch's attention on a CPU: dropout of weights, and several queries that are fewer than the keys.
 A rotation changes only the queries and keys, so that PyTorch's fused kernels compute the attention,
-or `block_attention` a block of queries at a time. `chunked_attention` takes any bias on any device,
-a few queries at a time, and `flex` has fused CUDA kernels for a bias that depends only on distance,
-and for packed documents.
+or `block_attention`, a block of queries at a time. `chunked_attention` takes any bias anywhere,
+and `flex` has fused CUDA kernels for a bias of distance alone and for packed documents.
 """
 
 from __future__ import annotations
@@ -21,9 +20,15 @@ from torch import Tensor, nn
 from fope_lab.embeddings.base import RelativeBias
 from fope_lab.embeddings.module import CosSin, PositionEmbedding
 from fope_lab.model import flex
-from fope_lab.model.block_attention import Packed, block_attention, packed
+from fope_lab.model.block_attention import (
+    Packed,
+    PairBias,
+    TableBias,
+    block_attention,
+    chunked_attention,
+    packed,
+)
 from fope_lab.model.cache import LayerCache
-from fope_lab.model.chunked_attention import PairBias, TableBias, chunked_attention
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.layers import QK_NORMS, UninitializedLinear
 from fope_lab.model.no_compile import no_compile
@@ -61,9 +66,9 @@ class Attention(nn.Module):
         """Attend from new tokens (batch, length, width) to all tokens; returns the same shape.
 
         `positions` and `documents` are those of all tokens, including those in the cache. `cos_sin`
-        is `embedding.cos_sin` of the positions of the new tokens, which layers may share, and
-        `steps` what `consecutive` says of the positions. With
-        `last` only so many of the last tokens attend, and the result is (batch, last, width).
+        is `embedding.cos_sin` of the positions of the new tokens, and `steps` what `consecutive`
+        says of the positions. With `last` only so many of the last tokens attend, and the result is
+        (batch, last, width).
         """
         split = (-1, self.head_dim)
         queries = hidden if last is None else hidden[:, -last:]

@@ -1,27 +1,112 @@
-"""Attention without a bias, a block of queries at a time, in the dtype of its inputs.
+"""Attention a block of queries at a time: memory grows with the length, not with its square.
 
-A block of queries reads no key after it, and no key before the first document that it is part of.
-The backward pass computes the weights of a block again, so that memory grows with the length and
-not with its square. In bfloat16 the logits and weights are rounded to bfloat16, much as in
-the plain ("eager") attention of transformers; softmax is computed in float32.
+The logits of a block exist only while it is computed, and the backward pass computes them again.
+
+`chunked_attention` has a bias, and computes in float32 or a wider type on every device.
+`block_attention` has none, and computes in the dtype of its inputs: in bfloat16 it rounds logits
+and weights to bfloat16, much as the plain ("eager") attention of transformers does, and computes
+softmax in float32. Of packed documents, its blocks read no key before the first document that they
+are part of.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from fope_lab.model.chunked_attention import Dropped
+from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model.no_compile import no_compile
 
 QUERIES = 64
-"""The queries in a block. Of 64, 128 and 256 this is the quickest on a CPU at most lengths: more
-queries compute more of what the causal mask drops."""
+"""The queries in a block without a bias. Of 64, 128 and 256 this is the quickest on a CPU at most
+lengths: more queries compute more of what the causal mask drops."""
+
+BIASED_QUERIES = 32
+"""The queries in a block with a bias. On a CPU, fewer make thin matrix products; more do not fit
+its caches, and compute more of what the causal mask drops."""
+
+CPU_PAIRS, PAIRS = 2**14, 2**17
+"""The largest number of pairs of tokens whose bias is computed at once, on a CPU and elsewhere. A
+network such as FIRE's has hidden layers that are several times as large as the bias, and keeps some
+for the gradient. They should fit the caches of a CPU, and fill other devices."""
+
+
+class PairBias:
+    """The bias that an embedding computes from the positions (…, length) of each pair of tokens.
+
+    `learned` are the tensors of the bias that get gradients.
+    """
+
+    def __init__(self, embedding: PositionEmbedding, positions: Tensor) -> None:
+        self._definition, self._shape = embedding.definition, embedding.shape
+        self._positions = positions
+        self._fixed = dict(embedding.named_buffers())
+        self._names = tuple(name for name, _ in embedding.named_parameters())
+        self.learned = tuple(embedding.parameters())
+
+    def rows(self, learned: Sequence[Tensor], start: int, stop: int) -> Tensor:
+        """The bias (…, num_heads, stop − start, stop) of tokens `start` to `stop`."""
+        parts = self._parts(start, stop, stop)
+        return torch.cat([self._bias(learned, *part, stop) for part in parts], dim=-2)
+
+    def add_gradients(
+        self, totals: Sequence[Tensor], learned: Sequence[Tensor], start: int, gradient: Tensor
+    ) -> None:
+        """Add to `totals` the gradients of `learned`, by automatic differentiation.
+
+        `gradient` (batch, num_heads, queries, stop) is that of `rows`.
+        """
+        queries, stop = gradient.shape[-2:]
+        leaves = [tensor.detach().requires_grad_() for tensor in learned]
+        for first, end in self._parts(start, start + queries, stop):
+            with torch.enable_grad():
+                bias = self._bias(leaves, first, end, stop)
+            if not bias.requires_grad:  # the learned tensors belong to a rotation
+                return
+            part = gradient[..., first - start : end - start, :].sum_to_size(bias.shape)
+            grads = torch.autograd.grad(bias, leaves, part.to(bias.dtype), materialize_grads=True)
+            for total, grad in zip(totals, grads, strict=True):
+                total.add_(grad)
+
+    def _bias(self, learned: Sequence[Tensor], first: int, end: int, stop: int) -> Tensor:
+        """The bias of tokens `first` to `end` and all tokens before `stop`."""
+        tensors = {**self._fixed, **dict(zip(self._names, learned, strict=True))}
+        query, key = self._positions[..., first:end], self._positions[..., :stop]
+        return self._definition.bias(self._shape, tensors, query, key)
+
+    def _parts(self, start: int, end: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Divide the queries `start` to `end` into parts small enough for `stop` keys."""
+        pairs = CPU_PAIRS if self._positions.device.type == "cpu" else PAIRS
+        step = max(pairs // stop, 1)
+        return ((first, min(first + step, end)) for first in range(start, end, step))
+
+
+class TableBias:
+    """A bias from a table (num_heads, length), by the distance of a key before its query."""
+
+    def __init__(self, table: Tensor) -> None:
+        self.learned = (table,)
+
+    def rows(self, learned: Sequence[Tensor], start: int, stop: int) -> Tensor:
+        """The rows of the table, each shifted by one token; a key after its query has bias 0."""
+        [table] = learned
+        # Row i is table[i], table[i − 1] …: windows of the reversed table, the last query's first.
+        far_to_near = F.pad(table[:, :stop].flip(-1), (0, stop - start - 1))
+        return far_to_near.unfold(-1, stop, 1).flip(-2)
+
+    def add_gradients(
+        self, totals: Sequence[Tensor], learned: Sequence[Tensor], start: int, gradient: Tensor
+    ) -> None:
+        """Add the sums of the gradient along its diagonals (see `PairBias.add_gradients`)."""
+        [total] = totals
+        for row, of_row in enumerate(gradient.sum(0).unbind(-2), start=start):
+            total[:, : row + 1] += of_row[:, : row + 1].flip(-1)
 
 
 class Packed(NamedTuple):
@@ -59,87 +144,112 @@ def block_attention(
     `documents` a token attends only to tokens of its own document. `dropout` is the share of the
     weights that are set to 0, which torch's global generator draws.
     """
-    dropped = Dropped(dropout, int(torch.randint(2**62, ()))) if dropout else None
-    mixed: Tensor = _BlockAttention.apply(q, k, v, documents, dropped)
+    blocks = _Blocks(documents, Dropped.drawn(dropout))
+    mixed: Tensor = _Attention.apply(q, k, v, blocks)
     return mixed
 
 
-class _BlockAttention(torch.autograd.Function):
+@no_compile
+def chunked_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: PairBias | TableBias,
+    documents: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it; see `block_attention`.
+
+    `documents` are the integers (batch, length) of `Packed`.
+    """
+    numbers = None if documents is None else Packed(documents)
+    blocks = _Blocks(numbers, Dropped.drawn(dropout), bias)
+    mixed: Tensor = _Attention.apply(q, k, v, blocks, *bias.learned)
+    return mixed
+
+
+class Dropped(NamedTuple):
+    """The weights that dropout sets to 0: a share of them, which is drawn again where needed."""
+
+    share: float
+    seed: int
+
+    @classmethod
+    def drawn(cls, share: float) -> Dropped | None:
+        """A new seed from torch's global generator; None if nothing is dropped."""
+        return cls(share, int(torch.randint(2**62, ()))) if share else None
+
+    def factors(self, weights: Tensor, start: int) -> Tensor:
+        """What the weights of the block that starts with token `start` are multiplied by."""
+        generator = torch.Generator(weights.device).manual_seed(self.seed + start)
+        kept = torch.empty_like(weights).bernoulli_(1 - self.share, generator=generator)
+        return kept.div_(1 - self.share)
+
+
+class _Attention(torch.autograd.Function):
     """An autograd function that keeps its inputs, and no number for each pair of tokens."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        documents: Packed | None,
-        dropped: Dropped | None,
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, blocks: _Blocks, *learned: Tensor
     ) -> Tensor:
+        out, root = torch.empty_like(q), math.sqrt(q.shape[-1])
+        of_bias = [_wide(tensor) for tensor in learned]
         with torch.autocast(q.device.type, enabled=False):
-            blocks = _Blocks(q, k, documents, dropped)
-            values = _by_key_head(v)
-            mixed = [
-                blocks.by_head(blocks.weights(block)[1] @ values[:, block.keys]) for block in blocks
-            ]
-        ctx.documents, ctx.dropped = documents, dropped
-        ctx.save_for_backward(q, k, v)
-        return _joined(mixed).reshape(q.shape)
+            keys, values = (blocks.by_key_head(x, k) for x in (k, v))
+            for block in blocks.of(q, k):
+                queries = blocks.by_key_head(q[:, :, block.queries], k)
+                # Two roundings, on which the numbers of earlier trainings depend.
+                queries = queries * (1 / root) if blocks.bias is None else queries / root
+                weights = blocks.weights(block, queries, keys, of_bias, q.shape[1])
+                if blocks.dropped is not None:
+                    weights.mul_(blocks.dropped.factors(weights, block.start))
+                mixed = weights @ values[:, block.keys]
+                out[:, :, block.queries] = _like(q[:, :, block.queries], mixed)
+        ctx.blocks = blocks
+        ctx.save_for_backward(q, k, v, *learned)
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v = ctx.saved_tensors
+        q, k, v, *learned = ctx.saved_tensors
+        blocks: _Blocks = ctx.blocks
+        scale = 1 / math.sqrt(q.shape[-1])
+        of_bias = [_wide(tensor) for tensor in learned]
+        grad_learned = [torch.zeros_like(tensor) for tensor in of_bias]
+        grad_q = torch.empty_like(q)
         with torch.autocast(q.device.type, enabled=False):
-            blocks = _Blocks(q, k, ctx.documents, ctx.dropped)
-            values = _by_key_head(v)
-            grads_mixed = grad_out.reshape(q.shape).unflatten(1, (k.shape[1], -1)).flatten(0, 1)
-            grads_q: list[Tensor] = []
-            grad_k, grad_v = _Sum(values), _Sum(values)
-            for block in blocks:
-                weights, used = blocks.weights(block)
-                grad_mixed = grads_mixed[:, :, block.queries].flatten(1, 2)
-                grad_used = grad_mixed @ values[:, block.keys].mT
-                grad_v.add(block.keys, used.mT @ grad_mixed)
-                if ctx.dropped is not None:
-                    grad_used *= ctx.dropped.factors(weights, block.start)
-                grad_logits = torch._softmax_backward_data(grad_used, weights, -1, weights.dtype)
-                grads_q.append(blocks.by_head(grad_logits @ blocks.k[:, block.keys]))
-                grad_k.add(block.keys, grad_logits.mT @ blocks.of(block))
-            grad_q = _joined(grads_q).mul_(blocks.scale)
+            keys, values = (blocks.by_key_head(x, k) for x in (k, v))
+            # The sums over blocks are wide, so that they are not rounded on the way.
+            grad_keys, grad_values = (torch.zeros_like(_wide(x)) for x in (keys, values))
+            for block in blocks.of(q, k):
+                queries = blocks.by_key_head(q[:, :, block.queries], k) * scale
+                grad_mixed = blocks.by_key_head(grad_out[:, :, block.queries], k)
+                weights = blocks.weights(block, queries, keys, of_bias, q.shape[1])
+                grad_logits = grad_mixed @ values[:, block.keys].mT
+                used = weights
+                if blocks.dropped is not None:
+                    factors = blocks.dropped.factors(weights, block.start)
+                    used = weights * factors
+                    grad_logits.mul_(factors)
+                _add(grad_values[:, block.keys], used.mT, grad_mixed)
+                grad_logits = blocks.softmax_gradient(grad_logits, weights)
+                del weights, used
+                of_block = _like(q[:, :, block.queries], grad_logits @ keys[:, block.keys])
+                grad_q[:, :, block.queries] = of_block * scale
+                _add(grad_keys[:, block.keys], grad_logits.mT, queries)
+                if blocks.bias is not None and any(ctx.needs_input_grad[4:]):
+                    by_head = grad_logits.view(*q.shape[:2], -1, block.keys.stop)
+                    blocks.bias.add_gradients(grad_learned, of_bias, block.start, by_head)
+        pairs = zip(grad_learned, learned, strict=True)
         return (
-            grad_q.reshape(q.shape),
-            grad_k.total.to(k.dtype).view(k.shape),
-            grad_v.total.to(v.dtype).view(v.shape),
+            grad_q,
+            _like(k, grad_keys),
+            _like(v, grad_values),
             None,
-            None,
+            *(grad.to(tensor.dtype) for grad, tensor in pairs),
         )
-
-
-class _Sum:
-    """A sum over blocks of numbers for the keys (…, keys, head_dim) that each of them reads.
-
-    With several blocks it is float32 or wider, so that it is not rounded on the way.
-    """
-
-    def __init__(self, like: Tensor) -> None:
-        self.total = like.new_empty(0)
-        self._like = like
-
-    def add(self, keys: slice, part: Tensor) -> None:
-        """Add the part of one block."""
-        if not self.total.numel():
-            if part.shape == self._like.shape:  # the only block
-                self.total = part
-                return
-            wide = torch.promote_types(part.dtype, torch.float32)
-            self.total = torch.zeros_like(self._like, dtype=wide)
-        self.total[:, keys] += part
-
-
-def _joined(blocks: list[Tensor]) -> Tensor:
-    """The queries of all blocks, (…, queries, head_dim)."""
-    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=2)
 
 
 class _Block(NamedTuple):
@@ -154,59 +264,71 @@ class _Block(NamedTuple):
         return self.keys.stop - (self.queries.stop - self.queries.start)
 
 
-class _Blocks:
-    """The blocks of an attention, and the weights of each.
+class _Blocks(NamedTuple):
+    """How attention is computed in blocks; the dtype, the size and the rounding follow the bias."""
 
-    Heads that share keys are consecutive: `q` is (batch · num_kv_heads, group, queries, head_dim),
-    scaled by 1/√head_dim, and `k` (batch · num_kv_heads, length, head_dim).
-    """
+    documents: Packed | None
+    dropped: Dropped | None
+    bias: PairBias | TableBias | None = None
 
-    def __init__(
-        self, q: Tensor, k: Tensor, documents: Packed | None, dropped: Dropped | None
-    ) -> None:
-        self.scale = 1 / math.sqrt(q.shape[-1])
-        self.q = (q * self.scale).unflatten(1, (k.shape[1], -1)).flatten(0, 1)
-        self.k = _by_key_head(k)
-        self._numbers = None if documents is None else documents.numbers
-        first = None if documents is None else documents.first
-        self._first = None if first is None else first.tolist()
-        self._dropped = dropped
-        future = torch.full((QUERIES, QUERIES), -math.inf, dtype=q.dtype, device=q.device)
-        self._future = future.triu(1)
+    def of(self, q: Tensor, k: Tensor) -> Iterator[_Block]:
+        """Yield the blocks of queries and keys (batch, heads, length, head_dim)."""
+        size = QUERIES if self.bias is None else BIASED_QUERIES
+        queries, tokens = q.shape[2], k.shape[2]
+        starts = None
+        if self.documents is not None and self.documents.first is not None:
+            starts = self.documents.first.tolist()
+        for start in range(0, queries, size):
+            stop = min(start + size, queries)
+            own = slice(tokens - queries + start, tokens - queries + stop)
+            first = 0 if starts is None else min(starts[own])
+            yield _Block(slice(start, stop), slice(first, own.stop))
 
-    def __iter__(self) -> Iterator[_Block]:
-        queries, tokens = self.q.shape[2], self.k.shape[1]
-        for start in range(0, queries, QUERIES):
-            stop = min(start + QUERIES, queries)
-            of_tokens = slice(tokens - queries + start, tokens - queries + stop)
-            first = 0 if self._first is None else min(self._first[of_tokens])
-            yield _Block(slice(start, stop), slice(first, of_tokens.stop))
+    def by_key_head(self, x: Tensor, k: Tensor) -> Tensor:
+        """(batch, heads, length, head_dim) as (batch · num_kv_heads, …, head_dim).
 
-    def of(self, block: _Block) -> Tensor:
-        """The scaled queries of a block, (batch · num_kv_heads, group · queries, head_dim)."""
-        return self.q[:, :, block.queries].flatten(1, 2)
+        Heads that share keys are consecutive. With a bias the result is float32 or wider.
+        """
+        x = x if self.bias is None else _wide(x)
+        return x.unflatten(1, (k.shape[1], -1)).flatten(2, 3).flatten(0, 1)
 
-    def by_head(self, x: Tensor) -> Tensor:
-        """Undo the shape of `of`."""
-        return x.unflatten(1, (self.q.shape[1], -1))
+    def weights(
+        self, block: _Block, queries: Tensor, keys: Tensor, of_bias: Sequence[Tensor], heads: int
+    ) -> Tensor:
+        """The softmax of a block, before dropout, for queries and keys by key head."""
+        logits = queries @ keys[:, block.keys].mT
+        count = block.queries.stop - block.queries.start
+        by_head = logits.view(-1, heads, count, logits.shape[-1])
+        if self.bias is not None:
+            by_head += self.bias.rows(of_bias, block.start, block.keys.stop)
+        future = torch.ones(count, count, dtype=torch.bool, device=queries.device).triu(1)
+        by_head[..., -count:].masked_fill_(future, -math.inf)
+        if self.documents is not None:
+            numbers = self.documents.numbers
+            own = numbers[:, block.start : block.keys.stop, None]
+            by_head.masked_fill_((own != numbers[:, None, block.keys])[:, None], -math.inf)
+        return logits.softmax(dim=-1)
 
-    def weights(self, block: _Block) -> tuple[Tensor, Tensor]:
-        """The softmax of a block, and what is left of it after dropout."""
-        logits = self.of(block) @ self.k[:, block.keys].mT
-        by_head = self.by_head(logits)
-        count = by_head.shape[2]
-        by_head[..., -count:] += self._future[:count, :count]
-        if self._numbers is not None:
-            own = self._numbers[:, block.start : block.keys.stop]
-            other = own[:, :, None] != self._numbers[:, None, block.keys]
-            rows = by_head.view(len(other), -1, *other.shape[1:])
-            rows.masked_fill_(other[:, None], -math.inf)
-        weights = logits.softmax(dim=-1)
-        if self._dropped is None:
-            return weights, weights
-        return weights, weights * self._dropped.factors(weights, block.start)
+    def softmax_gradient(self, gradient: Tensor, weights: Tensor) -> Tensor:
+        """weights · (gradient − its mean under the weights); with a bias in place."""
+        if self.bias is None:
+            return torch._softmax_backward_data(gradient, weights, -1, weights.dtype)
+        gradient.mul_(weights)
+        return gradient.addcmul_(weights, gradient.sum(-1, keepdim=True), value=-1)
 
 
-def _by_key_head(x: Tensor) -> Tensor:
-    """(batch, num_kv_heads, length, head_dim) as (batch · num_kv_heads, length, head_dim)."""
-    return x.flatten(0, 1)
+def _add(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add a product to a sum, which may be wider."""
+    if total.dtype == left.dtype:
+        total.baddbmm_(left, right)
+    else:
+        total += left @ right
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _like(x: Tensor, by_key_head: Tensor) -> Tensor:
+    """Undo `by_key_head`, with the shape and dtype of x."""
+    return by_key_head.unflatten(0, (x.shape[0], -1)).reshape(x.shape).to(x.dtype)

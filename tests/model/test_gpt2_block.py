@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.attention import causal_attention
-from fope_lab.model.chunked_attention import PairBias, chunked_attention
+from fope_lab.model.block_attention import PairBias, chunked_attention
 
 LENGTH = 40
 GPT2 = ModelConfig(
