@@ -18,10 +18,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fope_lab.api import analyses, load_sweep, plan, results, run
+    from fope_lab.api import analyses, load_model, load_sweep, plan, results, run
     from fope_lab.config.plugins import load_plugins
     from fope_lab.embeddings import build_embedding
-    from fope_lab.model import load_model
 
 __all__ = [
     "analyses",
@@ -36,7 +35,6 @@ __all__ = [
 
 _HOMES = {
     "build_embedding": "fope_lab.embeddings",
-    "load_model": "fope_lab.model",
     "load_plugins": "fope_lab.config.plugins",
 }
 """The modules of the names that fope_lab/api.py does not have."""

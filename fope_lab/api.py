@@ -14,7 +14,10 @@ from fope_lab.sweep import Plan, Sweep, load_sweep
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["analyses", "load_sweep", "plan", "results", "run"]
+    from fope_lab.embeddings.spec import Spec
+    from fope_lab.model.decoder import Decoder
+
+__all__ = ["analyses", "load_model", "load_sweep", "plan", "results", "run"]
 
 Place = str | os.PathLike[str] | Store
 """A store, or its folder."""
@@ -95,6 +98,22 @@ def results(sweep: Sweep | File, store: Place | None = None) -> pandas.DataFrame
 
     place = _store(store)
     return results_frame(read_counted(_sweep(sweep, place), place).counted)
+
+
+def load_model(
+    path: str | os.PathLike[str], embedding: Spec | None = None, *, seed: int = 0
+) -> Decoder:
+    """Load a model as `fope_lab.model.load_model` does, which also explains the arguments.
+
+    `path` may be a stage's folder, too, which means its final or newest checkpoint. Raises
+    StoreError if a checkpoint no longer holds what was written.
+    """
+    from fope_lab import model
+    from fope_lab.model.hub import hub_name
+    from fope_lab.store.folder import find_checkpoint
+
+    place = path if hub_name(path) else find_checkpoint(path, intact=True)
+    return model.load_model(place, embedding, seed=seed)
 
 
 def _store(store: Place | None) -> Store:

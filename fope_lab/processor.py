@@ -1,4 +1,4 @@
-"""This machine's processor: what tells it from others, and its instruction for bfloat16."""
+"""This machine's processor: what tells it from others, and the device that a stage computes on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import functools
 import platform
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 CPUINFO = Path("/proc/cpuinfo")
 """Where Linux describes the processor."""
@@ -45,6 +49,24 @@ def bfloat16_instruction() -> str | None:
     if listed is None:
         return None
     return next((name for name in BFLOAT16 if name in listed), "")
+
+
+def choose_device(gpus: float) -> torch.device:
+    """The GPU that a stage reserved, or the CPU if it reserved none.
+
+    Raises RuntimeError if it reserved a GPU and this process sees none: a stage that is meant for a
+    GPU would take weeks on the CPU.
+    """
+    import torch
+
+    if gpus == 0:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        why = "this process sees none"
+        if torch.version.cuda is None and torch.version.hip is None:
+            why = f"torch {torch.__version__} is built for CPUs"
+        raise RuntimeError(f"the stage's resources ask for {gpus:g} GPU, but {why}")
+    return torch.device("cuda")
 
 
 def _name() -> str:

@@ -21,7 +21,7 @@ from fope_lab.data.roles import text_role, validation_role
 from fope_lab.data.rows import IGNORED
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.model import load_model, save_model
-from fope_lab.model.device import choose_device
+from fope_lab.processor import choose_device
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import RunWriter

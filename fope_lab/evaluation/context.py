@@ -16,7 +16,7 @@ from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.evaluation.shared_work import SharedWork, Workers
 from fope_lab.model import CheckpointConfig, load_model, read_config
-from fope_lab.model.device import choose_device
+from fope_lab.processor import choose_device
 from fope_lab.stages import Select, SwapEmbedding
 from fope_lab.stages.internal import SELECTED
 from fope_lab.stages.result import Measurement, ResultRecord

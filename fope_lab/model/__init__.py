@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.model.checkpoint import find_checkpoint, load_model, read_config, save_model
+from fope_lab.model.checkpoint import load_model, read_config, save_model
 from fope_lab.model.checkpoint_files import CheckpointConfig, CheckpointError
 from fope_lab.model.config import SCALES, ModelConfig, flops_per_token, parameters
 
@@ -24,7 +24,6 @@ __all__ = [
     "Decoder",
     "KeyValueCache",
     "ModelConfig",
-    "find_checkpoint",
     "flops_per_token",
     "generate",
     "load_model",

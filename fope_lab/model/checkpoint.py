@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fope_lab.config.options import Entry, Option, PositiveInt, entry_of
+from fope_lab.config.options import PositiveInt, entry_of
 from fope_lab.config.plugins import loaded_plugins, plugin_of
 from fope_lab.data.tokenizers.tokenizer import beside
 from fope_lab.embeddings.base import Embedding, EmbeddingError
@@ -23,14 +23,13 @@ from fope_lab.model.checkpoint_files import (
     WEIGHTS,
     CheckpointConfig,
     CheckpointError,
+    ConfigSource,
     read_weights,
     weight_files,
 )
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.hub import PINNED_CONFIGS, config_file, hub_name, model_folder
 from fope_lab.model.huggingface import FAMILIES, read_huggingface_config, read_huggingface_weights
-from fope_lab.store import StageFolder, Status
-from fope_lab.store.checkpoint import require_intact
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,123 +37,11 @@ if TYPE_CHECKING:
     from fope_lab.model.decoder import Decoder
 
 
-FORMAT = 1
-EXPORTED = "fope-lab"
-"""The `model_type` of a model that was exported for transformers (`export/`)."""
-DECODER = "decoder."
-"""The prefix of the names of tensors in an exported folder."""
-_FIELDS: Entry[dict[str, Any]] = Entry(
-    title="",
-    description="What config.json says of a checkpoint in our format, beside the format.",
-    options={
-        "model": Option(dict[str, Any], MISSING),
-        "embedding": Option(dict[str, Any] | str, MISSING),
-        "train_length": Option(PositiveInt, MISSING),
-        "context_length": Option(PositiveInt, MISSING),
-        "tokenizer": Option(str, MISSING),
-        "plugins": Option(tuple[str, ...], ()),
-    },
-    make=dict,
-)
-_SIZES = entry_of(ModelConfig)
-OWN_TOKENIZER = "."
-"""The tokenizer of an exported model whose tokenizer is in the same folder."""
-
-
-@dataclass(frozen=True)
-class ConfigSource:
-    """The origin of a config.json: its name in errors, its folder, and the tokenizer beside it."""
-
-    config: str
-    folder: Path
-    tokenizer: str
-
-
-@dataclass(frozen=True)
-class Format:
-    """The readers of a format: one for config.json and one for the weights."""
-
-    config: Callable[[dict[str, Any], ConfigSource], CheckpointConfig]
-    weights: Callable[[Path, dict[str, Any], CheckpointConfig], dict[str, Tensor]]
-
-
-def format_of(description: Mapping[str, Any]) -> Format:
-    """The format of a folder, by its config.json."""
-    kind = description.get("model_type")
-    return _FORMATS.get(kind if kind is None else str(kind), _HUGGINGFACE)
-
-
-def _our_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:
-    if "format" not in description:
-        raise CheckpointError(
-            f"{place.config} has neither a format (allowed: {FORMAT}, in a checkpoint of fope-lab)"
-            f" nor a model_type (allowed: {', '.join([EXPORTED, *FAMILIES])})"
-        )
-    if description.pop("format") != FORMAT:
-        raise CheckpointError(f"{place.config} is not of checkpoint format {FORMAT}")
-    try:
-        given = _FIELDS.read(description)
-        model = _SIZES.read(given.pop("model"))
-        embedding = _embedding_of(given.pop("embedding"), given.pop("plugins", ()), place)
-        config = CheckpointConfig(model=model, embedding=embedding, **given)
-        return dataclasses.replace(config, tokenizer=beside(place.folder, config.tokenizer))
-    except CheckpointError:
-        raise
-    except ValueError as error:
-        reason = "; ".join(str(error).splitlines())
-        raise CheckpointError(f"{place.config} is damaged: {reason}") from None
-
-
-def _embedding_of(
-    written: dict[str, Any] | str, plugins: Sequence[str], place: ConfigSource
-) -> Embedding:
-    """The embedding of a checkpoint, which may be one of these plug-ins."""
-    try:
-        return parse_embedding(written)
-    except EmbeddingError as error:
-        if not set(plugins) - {plugin.name for plugin in loaded_plugins()}:
-            raise
-        raise CheckpointError(
-            f"{place.config}: its embedding is of the plug-in {', '.join(plugins)}, which is not"
-            " here: name it with --plugins, in plugins of the sweep file, or by"
-            f" fope_lab.load_plugins ({'; '.join(str(error).splitlines())})"
-        ) from None
-
-
-def _exported_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:
-    """Read a config.json that `export` wrote, or transformers after it."""
-    fields = [*(field.name for field in dataclasses.fields(CheckpointConfig)), "plugins"]
-    ours = {name: description[name] for name in fields if name in description}
-    config = _our_config({"format": FORMAT, "tokenizer": OWN_TOKENIZER, **ours}, place)
-    own = config.tokenizer == OWN_TOKENIZER
-    return dataclasses.replace(config, tokenizer=place.tokenizer) if own else config
-
-
-def _exported_weights(
-    directory: Path, description: dict[str, Any], config: CheckpointConfig
-) -> dict[str, Tensor]:
-    parts = map(read_weights, weight_files(directory))
-    return {name.removeprefix(DECODER): tensor for part in parts for name, tensor in part.items()}
-
-
-_HUGGINGFACE = Format(
-    lambda description, place: read_huggingface_config(description, place.config, place.tokenizer),
-    read_huggingface_weights,
-)
-_FORMATS: Mapping[str | None, Format] = {
-    None: Format(_our_config, lambda directory, *_: read_weights(directory / WEIGHTS)),
-    EXPORTED: Format(_exported_config, _exported_weights),
-}
-"""The formats by the `model_type` of config.json, which our own format does not have. Any other
-`model_type` is Hugging Face's."""
-
-
 __all__ = [
     "CONFIG",
     "WEIGHTS",
     "CheckpointConfig",
     "CheckpointError",
-    "find_checkpoint",
     "identifying_files",
     "keeps_tensors",
     "load_model",
@@ -163,8 +50,96 @@ __all__ = [
 ]
 
 CONFIG = "config.json"
+FORMAT = 1
+EXPORTED = "fope-lab"
+"""The `model_type` of a model that was exported for transformers (`export/`)."""
+DECODER = "decoder."
+"""The prefix of the names of tensors in an exported folder."""
 POSITIONS = "position_embeddings."
 """The prefix of the names of a position embedding's tensors."""
+OWN_TOKENIZER = "."
+"""The tokenizer of an exported model whose tokenizer is in the same folder."""
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """What config.json says of a checkpoint in our format, beside the format."""
+
+    model: dict[str, Any]
+    embedding: dict[str, Any] | str
+    train_length: PositiveInt
+    context_length: PositiveInt
+    tokenizer: str
+    plugins: tuple[str, ...] = ()
+
+
+def _our_config(description: dict[str, Any], source: ConfigSource) -> CheckpointConfig:
+    if "format" not in description:
+        raise CheckpointError(
+            f"{source.config} has neither a format (allowed: {FORMAT}, in a checkpoint of fope-lab)"
+            f" nor a model_type (allowed: {', '.join([EXPORTED, *FAMILIES])})"
+        )
+    if description.pop("format") != FORMAT:
+        raise CheckpointError(f"{source.config} is not of checkpoint format {FORMAT}")
+    try:
+        given = entry_of(_Fields).read(description)
+        return CheckpointConfig(
+            model=entry_of(ModelConfig).read(given.model),
+            embedding=_embedding_of(given, source),
+            train_length=given.train_length,
+            context_length=given.context_length,
+            tokenizer=beside(source.folder, given.tokenizer),
+        )
+    except CheckpointError:
+        raise
+    except ValueError as error:
+        reason = "; ".join(str(error).splitlines())
+        raise CheckpointError(f"{source.config} is damaged: {reason}") from None
+
+
+def _embedding_of(given: _Fields, source: ConfigSource) -> Embedding:
+    try:
+        return parse_embedding(given.embedding)
+    except EmbeddingError as error:
+        if not set(given.plugins) - {plugin.name for plugin in loaded_plugins()}:
+            raise
+        raise CheckpointError(
+            f"{source.config}: its embedding is of the plug-in {', '.join(given.plugins)}, which is"
+            " not here: name it with --plugins, in plugins of the sweep file, or by"
+            f" fope_lab.load_plugins ({'; '.join(str(error).splitlines())})"
+        ) from None
+
+
+def _exported_config(description: dict[str, Any], source: ConfigSource) -> CheckpointConfig:
+    """Read a config.json that `export` wrote, or transformers after it."""
+    fields = [field.name for field in dataclasses.fields(_Fields)]
+    ours = {name: description[name] for name in fields if name in description}
+    config = _our_config({"format": FORMAT, "tokenizer": OWN_TOKENIZER, **ours}, source)
+    own = config.tokenizer == OWN_TOKENIZER
+    return dataclasses.replace(config, tokenizer=source.tokenizer) if own else config
+
+
+def _our_weights(directory: Path, *_: Any) -> dict[str, Tensor]:
+    parts = map(read_weights, weight_files(directory))
+    return {name.removeprefix(DECODER): tensor for part in parts for name, tensor in part.items()}
+
+
+Description = dict[str, Any]
+Readers = tuple[
+    Callable[[Description, ConfigSource], CheckpointConfig],
+    Callable[[Path, Description, CheckpointConfig], "dict[str, Tensor]"],
+]
+_HUGGINGFACE: Readers = (read_huggingface_config, read_huggingface_weights)
+_READERS: Mapping[str, Readers] = {
+    "None": (_our_config, _our_weights),
+    EXPORTED: (_exported_config, _our_weights),
+}
+"""The readers of config.json and of the weights, by the `model_type`, which our own format does not
+have. Any other `model_type` is Hugging Face's."""
+
+
+def _readers(description: Mapping[str, Any]) -> Readers:
+    return _READERS.get(str(description.get("model_type")), _HUGGINGFACE)
 
 
 def save_model(
@@ -214,34 +189,32 @@ def load_model(
 ) -> Decoder:
     """Load the model of a checkpoint, on the CPU and in eval mode.
 
-    `path` is one of: a checkpoint directory; a stage's folder, which means its final or newest
-    checkpoint; a Hugging Face folder of the Llama family, or one that `fope-lab export` wrote; or
-    `hf:NAME[@REVISION]`, such a model on the hub. Weights are float32 whatever the files hold,
-    because trainers have float32 weights; widening float16 and bfloat16 loses nothing. The tensors
-    of a position embedding have the dtypes that they have in a new model.
+    `path` is a checkpoint's folder, a Hugging Face folder of the Llama family, one that `fope-lab
+    export` wrote, or `hf:NAME[@REVISION]`, such a model on the hub. Weights are float32 whatever
+    the files hold, because trainers have float32 weights; widening float16 and bfloat16 loses
+    nothing. The tensors of a position embedding have the dtypes that they have in a new model.
 
     `embedding` replaces the position embedding. If the mechanism and its options stay, and only
     frequencies change (`base`, `transforms`), the new embedding keeps the tensors of the checkpoint
     if all their shapes agree; if not, `resizing` says what becomes of them (`RESIZINGS`).
     Otherwise its random and learned tensors are drawn from `seed`.
-    Raises CheckpointError, StoreError if a checkpoint no longer holds what was written, or
-    EmbeddingError if the new embedding does not fit the model.
+    Raises CheckpointError, or EmbeddingError if the new embedding does not fit the model.
     """
     import torch
 
     from fope_lab.model.decoder import Decoder
 
-    directory = find_checkpoint(path)
-    require_intact(directory)
+    name = hub_name(path)
+    directory = model_folder(name) if name else Path(path)
     config = read_config(directory)
-    if (name := hub_name(path)) and name.tokenizer in PINNED_CONFIGS:
+    if name and name.tokenizer in PINNED_CONFIGS:
         planned = dataclasses.replace(read_config(path), tokenizer=config.tokenizer)
         if config != planned:
             raise CheckpointError(
                 f"{path}: {directory / CONFIG} differs from the configuration that plans use"
             )
     description = _read_json(directory / CONFIG)
-    weights = format_of(description).weights(directory, description, config)
+    weights = _readers(description)[1](directory, description, config)
     if len(weights) < config.model.num_layers:  # before so many layers are made to be compared
         found = f"{config.model.num_layers:,} layers, but {len(weights):,} tensors"
         raise CheckpointError(f"{weight_files(directory)[0]} does not fit its {CONFIG}: {found}")
@@ -262,30 +235,6 @@ def load_model(
     return model.eval()
 
 
-def find_checkpoint(path: str | os.PathLike[str]) -> Path:
-    """The checkpoint directory of `path`: `path` itself, or a checkpoint of a stage's folder.
-
-    In a stage's folder it is the checkpoint that DONE names, or else the newest complete one. A
-    model of the hub is downloaded unless a copy exists. Raises CheckpointError if there is none, or
-    if the stage is damaged.
-    """
-    if name := hub_name(path):
-        return model_folder(name)
-    directory = Path(path)
-    if not directory.is_dir():
-        raise CheckpointError(f"{directory} is not a folder")
-    if not (directory / "checkpoint").is_dir():
-        return directory
-    state = StageFolder(directory).state()
-    if state.status is Status.DAMAGED:
-        raise CheckpointError(f"{directory}: {state.reason}")
-    if state.checkpoint is None:
-        if state.is_done:
-            raise CheckpointError(f"{directory} is a finished stage without a checkpoint")
-        raise CheckpointError(f"{directory} has no complete checkpoint yet")
-    return state.checkpoint.path
-
-
 def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:
     """Read the configuration of a checkpoint directory or of a model of the hub.
 
@@ -301,14 +250,12 @@ def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:
             " leaves a model that can be loaded when it is finished"
         )
     if known is None and not file.is_file():
-        raise CheckpointError(f"{path} is not a checkpoint: it has no {CONFIG}")
+        lacks = f"is not a checkpoint: it has no {CONFIG}"
+        raise CheckpointError(f"{path} {lacks if Path(path).is_dir() else 'is not a folder'}")
     description = _read_json(file) if known is None else dict(known)
-    place = ConfigSource(
-        config=str(name or file),
-        folder=file.parent,
-        tokenizer=name.tokenizer if name else os.path.abspath(path),
-    )
-    return format_of(description).config(description, place)
+    tokenizer = name.tokenizer if name else os.path.abspath(path)
+    source = ConfigSource(str(name or file), file.parent, tokenizer)
+    return _readers(description)[0](description, source)
 
 
 def identifying_files(directory: Path) -> list[str]:
@@ -334,16 +281,20 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _with_embedding_of(
     model: Decoder, weights: Mapping[str, Tensor], saved: Embedding, resizing: Resizing
 ) -> dict[str, Tensor]:
-    """The weights with the tensors of the model's position embedding, not the checkpoint's."""
+    """Replace the tensors of the checkpoint's position embedding by those of the model's."""
     wanted = {name: t for name, t in model.state_dict().items() if name.startswith(POSITIONS)}
     if keeps_tensors(saved, model.embedding) and wanted.keys() <= weights.keys():
-        wanted = resized(weights, wanted, resizing)
+        if all(weights[name].shape == tensor.shape for name, tensor in wanted.items()):
+            wanted = {name: weights[name] for name in wanted}
+        else:
+            resize = RESIZINGS[resizing]
+            wanted = {name: resize(weights[name], tensor) for name, tensor in wanted.items()}
     rest = {name: t for name, t in weights.items() if not name.startswith(POSITIONS)}
     return rest | wanted
 
 
 def _differences(model: Decoder, weights: Mapping[str, Tensor]) -> str:
-    """How the weights differ from the tensors of the model, in one line; empty if they fit."""
+    """How the weights differ from the model's tensors, in one line; empty if they fit."""
     state = model.state_dict()
     others = [
         f"{name}: {_kind(weights[name])} instead of {_kind(tensor)}"
@@ -369,44 +320,32 @@ def _kind(tensor: Tensor) -> str:
 
 
 def _widen(weights: dict[str, Tensor], model: Decoder) -> None:
-    """Widen floating-point tensors to float32; those of a position embedding get the model's dtype.
-
-    This happens in place and one by one, because memory may not hold two copies of a large model.
-    """
+    """Widen floating-point tensors to float32, a position embedding's to the model's dtype."""
     import torch
 
     state = model.state_dict()
-    for name in list(weights):
+    for name in list(weights):  # one by one: memory may not hold two copies of a large model
         if weights[name].is_floating_point():
             own = name.startswith(POSITIONS)
             weights[name] = weights[name].to(state[name].dtype if own else torch.float32)
 
 
 def keeps_tensors(saved: Embedding, wanted: Embedding) -> bool:
-    """Whether an embedding keeps the tensors of another whose place it takes, if they have the same
-    shapes: the two differ in frequencies only. Torch-free."""
-    return _without_frequencies(saved) == _without_frequencies(wanted)
+    """Whether `wanted` keeps the tensors of `saved` if they have the same shapes: the two differ in
+    frequencies only. Torch-free."""
+    one, other = (
+        {name: value for name, value in each.canonical().items() if name not in FREQUENCIES}
+        for each in (saved, wanted)
+    )
+    return one == other
 
 
-def _without_frequencies(embedding: Embedding) -> dict[str, Any]:
-    options = embedding.canonical().items()
-    return {option: value for option, value in options if option not in ("base", TRANSFORMS)}
+FREQUENCIES = ("base", TRANSFORMS)
+"""The options that change nothing but frequencies."""
 
 
 Resizing = Literal["draw", "expand", "pad"]
 """How tensors get another size: all drawn, or the old values and a rest that is drawn or 0."""
-
-
-def resized(
-    old: Mapping[str, Tensor], drawn: Mapping[str, Tensor], resizing: Resizing
-) -> dict[str, Tensor]:
-    """Return the tensors of a new embedding from those of an old one and from newly drawn ones.
-
-    Names and numbers of dimensions agree. If all shapes do, the old tensors stay as they are.
-    """
-    if all(old[name].shape == tensor.shape for name, tensor in drawn.items()):
-        return {name: old[name] for name in drawn}
-    return {name: RESIZINGS[resizing](old[name], tensor) for name, tensor in drawn.items()}
 
 
 def _expanded(old: Tensor, drawn: Tensor) -> Tensor:

@@ -34,6 +34,15 @@ class CheckpointConfig:
     tokenizer: str
 
 
+@dataclass(frozen=True)
+class ConfigSource:
+    """The origin of a config.json: its name in errors, its folder, and the tokenizer beside it."""
+
+    config: str
+    folder: Path
+    tokenizer: str
+
+
 WEIGHTS = "model.safetensors"
 SHARDS = "shards"
 """The folder of a checkpoint to resume from whose tensors several workers have written."""

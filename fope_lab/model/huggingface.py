@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fope_lab.embeddings.base import Embedding, EmbeddingError, Shape, check_definition
+from fope_lab.embeddings.base import EmbeddingError, Shape, check_definition
 from fope_lab.embeddings.frequencies import HfRope, hf_transforms
 from fope_lab.embeddings.rotary import Rotary
 from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.checkpoint_files import (
     CheckpointConfig,
     CheckpointError,
+    ConfigSource,
     read_weights,
     weight_files,
 )
@@ -33,7 +34,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """The differences of a model class of transformers from Llama.
+    """How a model class of transformers differs from Llama.
 
     `defaults` are the values of fields that a config.json may omit. `activations` are our names of
     feed-forwards by those of transformers. With `shifted_gains` the gain of a norm is 1 + weight.
@@ -115,26 +116,25 @@ def family_of(description: Json, where: str) -> Family:
     return family
 
 
-def read_huggingface_config(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
+def read_huggingface_config(description: Json, source: ConfigSource) -> CheckpointConfig:
     """The configuration of a checkpoint from the fields of its config.json.
 
-    `where` names the file in errors. `train_length` is the length in tokens from which the rope
-    scaling starts, `context_length` the length that it reaches. Raises CheckpointError with every
-    field that is wrong.
+    `train_length` is the length in tokens from which the rope scaling starts, `context_length` the
+    length that it reaches. Raises CheckpointError with every field that is wrong.
     """
     try:
-        return _read(description, where, tokenizer)
+        return _read(description, source)
     except CheckpointError:
         raise
     except KeyError as error:
-        raise CheckpointError(f"{where}: {error} is missing") from None
+        raise CheckpointError(f"{source.config}: {error} is missing") from None
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
         reason = "; ".join(str(error).splitlines())
-        raise CheckpointError(f"{where}: {reason}") from None
+        raise CheckpointError(f"{source.config}: {reason}") from None
 
 
-def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
-    family = family_of(description, where)
+def _read(description: Json, source: ConfigSource) -> CheckpointConfig:
+    family = family_of(description, source.config)
     given = {name: value for name, value in description.items() if value is not None}
     # None means that there is no sliding window; in other fields it means the default.
     explicit = {"sliding_window"} & description.keys()
@@ -151,7 +151,7 @@ def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
     if str(rope.rope_type) not in hf_transforms():
         problems.append(_problem("rope_type", rope.rope_type, *hf_transforms()))
     if problems:
-        raise CheckpointError(f"{where}: {'; '.join(problems)}")
+        raise CheckpointError(f"{source.config}: {'; '.join(problems)}")
     sizes = {ours: fields[theirs] for ours, theirs in SIZES.items()}
     model = ModelConfig(
         **sizes,
@@ -163,23 +163,18 @@ def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
         scale_embeddings=family.scale_embeddings,
     )
     composition, original_length = Rotary.from_hf(rope)
-    return CheckpointConfig(
-        model=model,
-        embedding=_embedding(composition, rope, model, original_length),
-        train_length=original_length,
-        context_length=rope.max_length,
-        tokenizer=tokenizer,
-    )
-
-
-def _embedding(composition: Json, rope: HfRope, model: ModelConfig, train_length: int) -> Embedding:
-    """The embedding of a composition. Raises ValueError if the model cannot have it."""
     try:
-        definition = parse_embedding(composition)
-        check_definition(definition, Shape(**model.head_sizes, train_length=train_length))
+        embedding = parse_embedding(composition)
+        check_definition(embedding, Shape(**model.head_sizes, train_length=original_length))
     except EmbeddingError as error:
         raise ValueError(f"rope parameters {dict(rope.parameters)}: {error}") from None
-    return definition
+    return CheckpointConfig(
+        model=model,
+        embedding=embedding,
+        train_length=original_length,
+        context_length=rope.max_length,
+        tokenizer=source.tokenizer,
+    )
 
 
 def _refused(fields: Json, rope: HfRope) -> Iterator[str]:

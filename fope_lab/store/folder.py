@@ -28,6 +28,7 @@ from fope_lab.store.checkpoint import (
     list_checkpoints,
     newest_complete,
     newest_intact,
+    require_intact,
 )
 from fope_lab.store.completion import (
     Row,
@@ -41,9 +42,37 @@ from fope_lab.store.completion import (
     result_file,
 )
 from fope_lab.store.lease import LOOK_SECONDS, patience_with
-from fope_lab.store.records import StageDoneError, StagePaths, read_done, read_progress, read_result
+from fope_lab.store.records import (
+    StageDoneError,
+    StagePaths,
+    StoreError,
+    read_done,
+    read_progress,
+    read_result,
+)
 from fope_lab.store.state import NOT_STARTED, StageState, Status
 from fope_lab.store.writer import AttemptHandle, FolderWriter, remove_unfinished_checkpoints
+
+
+def find_checkpoint(path: str | os.PathLike[str], *, intact: bool = False) -> Path:
+    """The final or newest checkpoint of a stage's folder; any other folder is its own.
+
+    Raises StoreError for a stage that is damaged or has none, and, with `intact`, which reads every
+    byte, for a checkpoint that no longer holds what was written.
+    """
+    directory = Path(path)
+    if (directory / "checkpoint").is_dir():
+        state = StageFolder(directory).state()
+        if state.status is Status.DAMAGED:
+            raise StoreError(f"{directory}: {state.reason}")
+        if state.checkpoint is None:
+            done = "is a finished stage without a checkpoint"
+            lacks = done if state.is_done else "has no complete checkpoint yet"
+            raise StoreError(f"{directory} {lacks}")
+        directory = state.checkpoint.path
+    if intact:
+        require_intact(directory)
+    return directory
 
 
 class StageFolder:

@@ -23,7 +23,7 @@ from fope_lab.data.tokenizers.tokenizer import (
     tokenizer_identity,
 )
 from fope_lab.embeddings import Embedding, EmbeddingError, Shape, check_definition, preset_of
-from fope_lab.model.checkpoint import find_checkpoint, identifying_files, keeps_tensors, read_config
+from fope_lab.model.checkpoint import identifying_files, keeps_tensors, read_config
 from fope_lab.model.checkpoint_files import CheckpointConfig, CheckpointError
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.hub import hub_name
@@ -38,6 +38,8 @@ from fope_lab.stages import (
 )
 from fope_lab.stages.key import digest, parts_of_embedding, versions_of
 from fope_lab.stages.labels import label, tokenizer_label
+from fope_lab.store import StoreError
+from fope_lab.store.folder import find_checkpoint
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,10 @@ def read_checkpoint(reference: str, base: Path) -> ExternalModel:
     path = next((path for path in tried if os.path.isdir(path)), None)
     if path is None:
         raise CheckpointError(f"no folder {' nor '.join(dict.fromkeys(tried))}")
-    folder = find_checkpoint(os.path.realpath(path))
+    try:
+        folder = find_checkpoint(os.path.realpath(path))
+    except StoreError as error:
+        raise CheckpointError(str(error)) from None
     config = read_config(folder)
     own = config.tokenizer == str(folder)  # a Hugging Face folder, which has its own tokenizer
     if own and not any((folder / name).is_file() for name in VOCABULARIES):

@@ -101,7 +101,7 @@ def test_a_divided_batch_draws_the_same_offsets(
 
 
 def test_a_sequence_longer_than_the_table_is_an_error() -> None:
-    message = "a sequence of 31 tokens is longer than num_positions 30"
+    message = "a sequence of 31 tokens is longer than the 30 positions of learned"
     embedding = learned(num_positions=30, random_offset=True)
     with pytest.raises(ValueError, match=message):
         embedding.positions(10, offset=21)
@@ -109,7 +109,7 @@ def test_a_sequence_longer_than_the_table_is_an_error() -> None:
         embedding.training_positions(torch.tensor([5]), 31, first=0, rows=1)
     config = ModelConfig(num_layers=1, num_heads=2, head_dim=8, vocab_size=20)
     model = Decoder(config, "learned", train_length=LENGTH)
-    with pytest.raises(ValueError, match=r"a sequence of 17 tokens .* num_positions 16"):
+    with pytest.raises(ValueError, match=r"a sequence of 17 tokens .* the 16 positions"):
         model(torch.zeros(1, 17, dtype=torch.long))
 
 

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fope_lab.embeddings import Shape, build_embedding
 from fope_lab.embeddings.base import Embedding, Tensors
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model import Decoder, ModelConfig, attention, chunked_attention
+from fope_lab.model import Decoder, ModelConfig, attention, block_attention
 from fope_lab.model.attention import Documents, causal_attention, consecutive
 
 HEADS, HEAD_DIM, LENGTH = 4, 16, 77  # three chunks, the last of them smaller
@@ -126,8 +126,8 @@ def test_documents_are_the_plain_softmax_of_each(
 def test_the_size_of_a_chunk_changes_nothing(
     spec: str, queries: int, pairs: int, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunked_attention, "QUERIES", queries)
-    monkeypatch.setattr(chunked_attention, "CPU_PAIRS", pairs)
+    monkeypatch.setattr(block_attention, "BIASED_QUERIES", queries)
+    monkeypatch.setattr(block_attention, "CPU_PAIRS", pairs)
     embedding, positions = build(spec), POSITIONS[place]
     q, k, v = inputs()
     mixed, expected = (
@@ -181,7 +181,7 @@ def test_a_bias_learned_in_bfloat16_loses_no_more_than_its_own_rounding(
     spec: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums over chunks are not rounded on the way."""
-    monkeypatch.setattr(chunked_attention, "QUERIES", 2)
+    monkeypatch.setattr(block_attention, "BIASED_QUERIES", 2)
     embedding = build_embedding(spec, **SIZES).bfloat16()
     q, k, v = inputs(2, dtype=torch.bfloat16)
     learned = [*embedding.parameters()]

@@ -12,19 +12,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import fope_lab
+from fope_lab.cli import main as run_command
 from fope_lab.embeddings import EmbeddingError, module
 from fope_lab.model import (
     CheckpointError,
     Decoder,
     ModelConfig,
-    find_checkpoint,
     load_model,
     read_config,
     save_model,
 )
 from fope_lab.model import decoder as decoder_module
-from fope_lab.model.export.folder import export
 from fope_lab.store import StageFolder, StoreError
+from fope_lab.store.folder import find_checkpoint
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16, vocab_size=90)
 FOPE = {"type": "fope", "base": 129}
@@ -36,10 +37,6 @@ def saved(
     model = Decoder(config, embedding, train_length=64, seed=seed)
     save_model(directory, model, context_length=128, tokenizer="byte")
     return model
-
-
-def write(directory: Path) -> None:
-    saved(directory)
 
 
 def tokens() -> torch.Tensor:
@@ -160,20 +157,19 @@ def test_an_embedding_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 def test_a_stage_folder_ends_with_its_newest_complete_checkpoint(tmp_path: Path) -> None:
     folder = StageFolder(tmp_path)
     (tmp_path / "checkpoint").mkdir()
-    with pytest.raises(CheckpointError, match="no complete checkpoint"):
+    with pytest.raises(StoreError, match="no complete checkpoint"):
         find_checkpoint(tmp_path)
     with folder.begin("driver", {}) as attempt:
-        attempt.writer.save_checkpoint(200, write)
+        attempt.writer.save_checkpoint(200, saved)
     with folder.begin("driver", {}) as attempt:
-        last = attempt.writer.save_checkpoint(300, write).path
+        last = attempt.writer.save_checkpoint(300, saved).path
         saved(tmp_path / "checkpoint" / "0003-000000400")  # no manifest: it is being written
         assert find_checkpoint(tmp_path) == last
         attempt.finish({})
-    assert find_checkpoint(tmp_path) == last
-    assert find_checkpoint(last) == last
-    assert load_model(tmp_path).embedding.canonical() == {"type": "rotary"}
+    assert find_checkpoint(tmp_path) == find_checkpoint(last) == last
+    assert fope_lab.load_model(tmp_path).embedding.canonical() == {"type": "rotary"}
     folder.paths.result.unlink()
-    with pytest.raises(CheckpointError, match=r"damaged or missing: result\.json"):
+    with pytest.raises(StoreError, match=r"damaged or missing: result\.json"):
         find_checkpoint(tmp_path)
 
 
@@ -181,24 +177,25 @@ def test_a_stage_without_a_model_says_so(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
     with StageFolder(tmp_path).begin("driver", {}) as attempt:
         attempt.finish({})
-    with pytest.raises(CheckpointError, match="without a checkpoint"):
+    with pytest.raises(StoreError, match="without a checkpoint"):
         find_checkpoint(tmp_path)
 
 
 def test_a_model_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
     """Its file has the right size, and its weights would be read without a word."""
     with StageFolder(tmp_path).begin("driver", {}) as attempt:
-        weights = attempt.writer.save_checkpoint(1, write).path / "model.safetensors"
+        weights = attempt.writer.save_checkpoint(1, saved).path / "model.safetensors"
         attempt.finish({})
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
     for path in (tmp_path, weights.parent):
         with pytest.raises(StoreError, match=r"model\.safetensors changed after the checkpoint"):
-            load_model(path)
-    with pytest.raises(StoreError, match="is damaged"):
-        export(tmp_path, tmp_path / "exported")
-    assert not (tmp_path / "exported").exists()
+            fope_lab.load_model(path)
+    to = tmp_path / "exported"
+    exported = run_command(["export", str(tmp_path), str(to), "--store", str(tmp_path / "none")])
+    assert exported != 0
+    assert not to.exists()
 
 
 def cut(path: Path) -> None:

@@ -23,7 +23,7 @@ from tiny_training import (
 
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
-from fope_lab.model.device import choose_device
+from fope_lab.processor import choose_device
 from trainers.loop import NonFiniteError
 
 STEPS = 10

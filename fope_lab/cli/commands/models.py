@@ -202,11 +202,14 @@ def analyze(options: argparse.Namespace) -> int:
 def export(options: argparse.Namespace) -> int:
     from fope_lab.housekeeping.model_origin import origin_of
     from fope_lab.model.export.folder import MODEL_FILE, export
+    from fope_lab.model.hub import hub_name
     from fope_lab.store import Store
+    from fope_lab.store.folder import find_checkpoint
 
     [checkpoint] = checkpoint_places([options.checkpoint], options.store)
     origin = origin_of(checkpoint, Store.open(options.store))
-    folder = export(checkpoint, options.directory, to=options.to, origin=origin)
+    source = checkpoint if hub_name(checkpoint) else find_checkpoint(checkpoint, intact=True)
+    folder = export(source, options.directory, to=options.to, origin=origin)
     trust = ", trust_remote_code=True" if (folder / MODEL_FILE).exists() else ""
     loads = (
         f"  {name}.from_pretrained({str(folder)!r}{trust})"

@@ -1,6 +1,6 @@
 """The decoder as a model of transformers, for `AutoModelForCausalLM` and `generate`.
 
-An exported model contains this file and every file that it imports (`folder.py`), so that these
+An exported model contains this file and every file that it imports (`sources.py`), so that these
 files need only torch, transformers and the standard library.
 """
 

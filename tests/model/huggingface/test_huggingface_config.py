@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fope_lab.model import SCALES, CheckpointError, ModelConfig, read_config
+from fope_lab.model.checkpoint_files import ConfigSource
 from fope_lab.model.huggingface import read_huggingface_config
 
+SOURCE = ConfigSource("config.json", Path(), "byte")
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -265,4 +267,4 @@ FIELDS = [*SMOLLM, "rope_parameters", "layer_types", "head_dim", "sliding_window
 )
 def test_a_wrong_config_is_never_a_crash(base: dict[str, Any], changes: dict[str, Any]) -> None:
     with contextlib.suppress(CheckpointError):
-        read_huggingface_config({**base, **changes}, "config.json", "byte")
+        read_huggingface_config({**base, **changes}, SOURCE)

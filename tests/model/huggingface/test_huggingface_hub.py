@@ -14,12 +14,11 @@ from fope_lab.model import (
     SCALES,
     CheckpointError,
     checkpoint,
-    find_checkpoint,
     load_model,
     parameters,
     read_config,
 )
-from fope_lab.model.hub import HubName, hub_name
+from fope_lab.model.hub import HubName, hub_name, model_folder
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -46,7 +45,7 @@ def downloaded(cache: Path, revision: str) -> Path:
 @pytest.mark.parametrize("name", [f"hf:org/name@{COMMIT}", "hf:org/name@main", "hf:org/name"])
 def test_a_model_of_the_hub_is_the_folder_in_its_cache(cache: Path, name: str) -> None:
     folder = downloaded(cache, COMMIT)
-    assert find_checkpoint(name) == folder
+    assert model_folder(hub_name(name)) == folder
     ours, theirs = load_model(name, embedding="nope"), load_model(folder, embedding="nope")
     for path in (name, Path(name)):
         config = read_config(path)
