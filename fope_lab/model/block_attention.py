@@ -193,7 +193,7 @@ class _Attention(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, blocks: _Blocks, *learned: Tensor
     ) -> Tensor:
-        out, root = torch.empty_like(q), math.sqrt(q.shape[-1])
+        out, root = blocks.empty(q), math.sqrt(q.shape[-1])
         of_bias = [_wide(tensor) for tensor in learned]
         with torch.autocast(q.device.type, enabled=False):
             keys, values = (blocks.by_key_head(x, k) for x in (k, v))
@@ -218,7 +218,7 @@ class _Attention(torch.autograd.Function):
         scale = 1 / math.sqrt(q.shape[-1])
         of_bias = [_wide(tensor) for tensor in learned]
         grad_learned = [torch.zeros_like(tensor) for tensor in of_bias]
-        grad_q = torch.empty_like(q)
+        grad_q = blocks.empty(q)
         with torch.autocast(q.device.type, enabled=False):
             keys, values = (blocks.by_key_head(x, k) for x in (k, v))
             # The sums over blocks are wide, so that they are not rounded on the way.
@@ -283,6 +283,10 @@ class _Blocks(NamedTuple):
             own = slice(tokens - queries + start, tokens - queries + stop)
             first = 0 if starts is None else min(starts[own])
             yield _Block(slice(start, stop), slice(first, own.stop))
+
+    def empty(self, q: Tensor) -> Tensor:
+        """Memory for a result, whose layout orders (and rounds) the sums taken of it."""
+        return q.new_empty(q.shape) if self.bias is None else torch.empty_like(q)
 
     def by_key_head(self, x: Tensor, k: Tensor) -> Tensor:
         """(batch, heads, length, head_dim) as (batch · num_kv_heads, …, head_dim).
