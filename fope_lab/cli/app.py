@@ -23,7 +23,7 @@ from fope_lab.cli.commands import catalogue, models, report, running, store, swe
 from fope_lab.cli.console import mute_stdout
 from fope_lab.cli.shared_options import Command
 from fope_lab.config.environment import INTERRUPTED, OK, WRONG_INPUT
-from fope_lab.config.problems import UserError
+from fope_lab.config.problems import UserError, did_you_mean, name_list
 
 MODULES = (sweeps, running, watching, report, models, store, catalogue, completion)
 COMMANDS: Mapping[str, Command] = {
@@ -130,8 +130,6 @@ class _Parser(argparse.ArgumentParser):
         for word in own:
             name = word.partition("=")[0]
             if name.startswith("--") and " " not in word and name not in names:
-                from fope_lab.config.problems import did_you_mean, name_list
-
                 allowed = name_list(name for name in names if name.startswith("--"))
                 near = did_you_mean(name, names)
                 self.error(f"unknown option {name!r}{near} (allowed: {allowed})")
@@ -140,8 +138,6 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a word that is none of the argument's choices. argparse calls this."""
         if action.choices is not None and value not in action.choices:
-            from fope_lab.config.problems import did_you_mean, name_list
-
             near = did_you_mean(value, action.choices)
             fault = f"{value!r}{near} (allowed: {name_list(action.choices)})"
             if isinstance(action, argparse._SubParsersAction):

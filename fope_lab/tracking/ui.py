@@ -71,7 +71,7 @@ def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
     raise TrackingError(f"the MLflow server ended with code {code}:\n{_tail(log)}")
 
 
-def view_lines(store_root: Path, address: str) -> Iterator[str]:
+def view_lines(store_root: Path, address: str) -> list[str]:
     """A line for each prepared view of the sweeps in a store, and for those that are left out."""
     tracker = Tracker(store_root)
     links = [
@@ -79,9 +79,8 @@ def view_lines(store_root: Path, address: str) -> Iterator[str]:
         for sweep in tracker.sweeps()
         for view, link in tracker.view_links(sweep, address).items()
     ]
-    yield from links[:MOST_LINKS]
-    if len(links) > MOST_LINKS:
-        yield f"  and {len(links) - MOST_LINKS} more, in the menu Views of each experiment"
+    more = f"  and {len(links) - MOST_LINKS} more, in the menu Views of each experiment"
+    return [*links[:MOST_LINKS], *([more] if len(links) > MOST_LINKS else [])]
 
 
 def _require_free(host: str, port: int) -> None:

@@ -17,6 +17,7 @@ from fope_lab.cli.shared_options import (
     whole_number,
 )
 from fope_lab.config.environment import OK
+from fope_lab.config.problems import Problem
 
 if TYPE_CHECKING:
     from fope_lab.embeddings.base import EmbeddingError
@@ -111,7 +112,6 @@ def _has_sizes(options: argparse.Namespace) -> bool:
 
 
 def _wrong(flag: str, fault: str) -> EmbeddingError:
-    from fope_lab.config.problems import Problem
     from fope_lab.embeddings.base import EmbeddingError
 
     return EmbeddingError(Problem((flag,), fault))

@@ -17,6 +17,7 @@ from fope_lab.cli.shared_options import (
     command,
 )
 from fope_lab.config.environment import FAILED, OK
+from fope_lab.config.problems import Problem, SweepError
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +70,6 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.ending import signals_interrupt
 
     with signals_interrupt():
-        from fope_lab.config.problems import Problem, SweepError
         from fope_lab.orchestration.run_sweeps import run_sweeps
         from fope_lab.store import Store
         from fope_lab.sweep.stage_filter import every_stage, failed, only

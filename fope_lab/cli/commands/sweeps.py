@@ -24,6 +24,7 @@ from fope_lab.cli.shared_options import (
     whole_number,
 )
 from fope_lab.config.environment import OK
+from fope_lab.config.problems import counted
 from fope_lab.no_collections import no_collections
 
 
@@ -41,7 +42,6 @@ from fope_lab.no_collections import no_collections
     ),
 )
 def new(options: argparse.Namespace) -> int:
-    from fope_lab.config.problems import counted
     from fope_lab.sweep.adhoc import write_new_sweep
 
     path = Path(options.file)
@@ -53,8 +53,6 @@ def new(options: argparse.Namespace) -> int:
 
 @command("validate", "check sweep files without starting anything", add_files)
 def validate(options: argparse.Namespace) -> int:
-    from fope_lab.config.problems import counted
-
     sweeps = load_sweeps(options.files)
     for sweep in sweeps:
         print(f"{sweep.path}: {sweep.name}, {counted(len(sweep.stages))}")

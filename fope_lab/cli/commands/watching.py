@@ -18,6 +18,7 @@ from fope_lab.cli.shared_options import (
     whole_number,
 )
 from fope_lab.config.environment import FAILED, OK
+from fope_lab.config.problems import Problem, SweepError
 
 
 @command(
@@ -35,7 +36,6 @@ from fope_lab.config.environment import FAILED, OK
 )
 def status(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.status import states_table, status_json
-    from fope_lab.config.problems import Problem, SweepError
     from fope_lab.orchestration.drivers import drivers_of_recorded
     from fope_lab.orchestration.live_view import watch
     from fope_lab.orchestration.progress import observe_states, print_problems
