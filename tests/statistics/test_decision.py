@@ -72,6 +72,11 @@ def test_power_is_scipys(n: int, effect: float, alpha: float) -> None:
     assert t_power(n, effect, alpha) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize(("n", "effect", "power"), [(2, -9.5, 0.0), (931, 1.25, 1.0)])
+def test_power_far_out_where_scipy_has_no_number(n: int, effect: float, power: float) -> None:
+    assert t_power(n, effect, 0.025) == pytest.approx(power, abs=1e-9)
+
+
 @pytest.mark.parametrize(("effect", "n"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])
 def test_numbers_of_pairs_are_those_of_the_tables(effect: float, n: int) -> None:
     """Two-sided at 0.05 with power 0.8, as G*Power 3.1 gives them for matched pairs."""

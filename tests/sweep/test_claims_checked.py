@@ -392,21 +392,25 @@ def test_the_contrasts_of_every_form(tmp_path: Path, claim: str) -> None:
     assert contrasts(tmp_path, claim) == CONTRASTS[claim]
 
 
-def test_a_slope_is_numpys(tmp_path: Path) -> None:
-    claim = f"passkey@32..128 {WHERE}: rope grows"
-    (slope,) = found(tmp_path, claim).combinations[0].contrasts
-    ys = [0.3, -1.7, 2.2]
-    expected = np.polyfit(np.log2([32, 64, 128]), ys, 1)[0]
-    assert sum(weight * ys[i] for i, weight in slope.weights.items()) == pytest.approx(expected)
+LEARNING_FROM_0 = f"{SMALL}grid: {{pretrain.train.weight_decay: [0.0, 0.1, 0.4]}}\n"
 
 
-def test_a_slope_over_an_axis_with_0_is_over_its_numbers(tmp_path: Path) -> None:
-    content = f"{SMALL}grid: {{pretrain.train.weight_decay: [0.0, 0.1, 0.4]}}\n"
-    (combination,) = found(tmp_path, "passkey@32: grows with weight_decay", content).combinations
-    (slope,) = combination.contrasts
-    assert slope.name == "slope of passkey per 1 of weight_decay"
+@pytest.mark.parametrize(
+    ("claim", "content", "xs", "name"),
+    [
+        (f"passkey@32..128 {WHERE}: rope grows", SWEEP, np.log2([32, 64, 128]),
+         "slope of rope per doubling of length"),
+        ("passkey@32: grows with weight_decay", LEARNING_FROM_0, [0.0, 0.1, 0.4],
+         "slope of passkey per 1 of weight_decay"),
+    ],
+)  # fmt: skip
+def test_a_slope_is_numpys(
+    tmp_path: Path, claim: str, content: str, xs: list[float], name: str
+) -> None:
+    (slope,) = found(tmp_path, claim, content).combinations[0].contrasts
+    assert slope.name == name
     ys = [0.3, -1.7, 2.2]
-    expected = np.polyfit([0.0, 0.1, 0.4], ys, 1)[0]
+    expected = np.polyfit(xs, ys, 1)[0]
     assert sum(weight * ys[i] for i, weight in slope.weights.items()) == pytest.approx(expected)
 
 

@@ -80,15 +80,16 @@ def test_a_wrong_rule_is_one_error(tmp_path: Path, seeds: str, expected: str) ->
     assert found.startswith(f"2 seeds.{expected}")
 
 
-def test_as_many_seeds_always_run_as_must_stop_early(tmp_path: Path) -> None:
-    for seeds, always in (
-        ("{first: 2, at_most: 9, until: {stopped_early: 5}}", 5),
-        ("{first: 6, at_most: 9, until: {stopped_early: 5}}", 6),
-        ("{first: 2, at_most: 9, until: claims}", 2),
-    ):
-        rule = load(tmp_path, text(seeds)).seed_rule
-        assert rule is not None
-        assert rule.always == always
+@pytest.mark.parametrize(
+    ("first", "until", "always"),
+    [(2, "{stopped_early: 5}", 5), (6, "{stopped_early: 5}", 6), (2, "claims", 2)],
+)
+def test_as_many_seeds_always_run_as_must_stop_early(
+    tmp_path: Path, first: int, until: str, always: int
+) -> None:
+    rule = load(tmp_path, text(f"{{first: {first}, at_most: 9, until: {until}}}")).seed_rule
+    assert rule is not None
+    assert rule.always == always
 
 
 def test_a_rule_needs_something_to_go_by(tmp_path: Path) -> None:

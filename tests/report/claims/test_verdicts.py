@@ -124,24 +124,17 @@ def test_the_pairing_counts(tmp_path: Path) -> None:
     assert one(tmp_path, "passkey@128: fope > rope", table).verdict == "holds"
 
 
-def test_a_chain_has_the_largest_p(tmp_path: Path) -> None:
+def test_a_chain_has_the_largest_p_and_fails_with_one_pair(tmp_path: Path) -> None:
     table = changed("fope", 128, [0.5, 0.56, 0.5])
-    verdict = one(tmp_path, "passkey@128: alibi > fope > rope", table)
+    verdict = one(tmp_path / "a", "passkey@128: alibi > fope > rope", table)
     pairs = [("alibi", "fope"), ("fope", "rope")]
     ps = [scipy.stats.ttest_rel(table[a][128], table[b][128]).pvalue for a, b in pairs]
-    assert verdict.verdict == "holds"
-    assert verdict.p == pytest.approx(max(ps), rel=1e-9)
+    assert (verdict.verdict, verdict.p) == ("holds", pytest.approx(max(ps), rel=1e-9))
     assert "intersection–union" in verdict.test
     assert "difference alibi − fope 0.183" in verdict.reason
     assert "difference fope − rope 0.2" in verdict.reason
-
-
-def test_a_chain_fails_with_one_pair(tmp_path: Path) -> None:
-    table = changed("fope", 128, [0.5, 0.56, 0.5])
-    verdict = one(tmp_path, "passkey@128: alibi > rope > fope", table)
-    p = scipy.stats.ttest_rel(table["rope"][128], table["fope"][128]).pvalue
-    assert verdict.verdict == "fails"
-    assert verdict.p == pytest.approx(2 * p, rel=1e-9)
+    against = one(tmp_path / "b", "passkey@128: alibi > rope > fope", table)
+    assert (against.verdict, against.p) == ("fails", pytest.approx(2 * ps[1], rel=1e-9))
 
 
 def test_no_spread_has_the_sign_test(tmp_path: Path) -> None:
@@ -180,23 +173,24 @@ def test_missing_seeds_are_left_out_of_both_and_told(tmp_path: Path) -> None:
     assert verdict.reason.endswith("; missing: rope under seed 1 (failed)")
 
 
-def test_seeds_that_never_meet_decide_nothing(tmp_path: Path) -> None:
-    absent = ["rope,seed=0", "rope,seed=1", "fope,seed=2"]
-    skip = [f"passkey[embedding={name}]" for name in absent]
-    verdict = one(tmp_path, "passkey@128: fope > rope", skip=skip)
-    assert (verdict.verdict, verdict.p, verdict.n) == ("undecided", None, 0)
-    assert verdict.reason == (
-        "no seed has both fope and rope; missing: fope under seed 2 (not started),"
-        " rope under seeds 0, 1 (not started)"
-    )
+NEVER = ["passkey[embedding=rope,seed=0]", "passkey[embedding=rope,seed=1]",
+         "passkey[embedding=fope,seed=2]"]  # fmt: skip
+NOTHING = [f"pretrain[embedding={name},seed={seed}]" for name in ACCURACIES for seed in range(3)]
 
 
-def test_nothing_done_is_undecided(tmp_path: Path) -> None:
-    skip = [f"pretrain[embedding={e},seed={s}]" for e in ACCURACIES for s in range(3)]
+@pytest.mark.parametrize(
+    ("skip", "missing"),
+    [
+        (NEVER, "fope under seed 2 (not started), rope under seeds 0, 1 (not started)"),
+        (NOTHING, "fope under every seed (not started), rope under every seed (not started)"),
+    ],
+)
+def test_seeds_that_never_meet_decide_nothing(
+    tmp_path: Path, skip: list[str], missing: str
+) -> None:
     verdict = one(tmp_path, "passkey@128: fope > rope", skip=skip)
     assert (verdict.verdict, verdict.p, verdict.n) == ("undecided", None, 0)
-    expected = "missing: fope under every seed (not started), rope under every seed (not started)"
-    assert verdict.reason.endswith(expected)
+    assert verdict.reason == f"no seed has both fope and rope; missing: {missing}"
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
@@ -236,10 +230,6 @@ def test_every_seed_must_reach_the_floor(tmp_path: Path) -> None:
     assert one(tmp_path / "a", claim, table, section={"learnt": 0.75}).verdict == "holds"
     found = one(tmp_path / "b", claim, table, section={"learnt": 0.76})
     assert found.verdict == "not trained"
-
-
-def test_a_claim_inside_the_trained_length_has_the_same_floor(tmp_path: Path) -> None:
-    assert one(tmp_path, "passkey@32: rope > nope").verdict == "not trained"
 
 
 def test_without_a_reading_inside_nothing_is_known(tmp_path: Path) -> None:
@@ -307,31 +297,23 @@ def test_posgen_has_its_own_floor(tmp_path: Path) -> None:
 # Combinations, and models that differ
 
 
-def test_each_combination_has_its_verdict(tmp_path: Path) -> None:
-    axis = "pretrain.train.learning_rate"
-    grid = {**BASE["grid"], axis: [1e-3, 2e-3]}
-    found = judged(tmp_path, "passkey@128: fope > rope", changes={"grid": grid})
-    assert [(v.axes, v.verdict) for v in found] == [
-        ({axis: 1e-3}, "holds"),
-        ({axis: 2e-3}, "holds"),
-    ]
-    pinned = one(
-        tmp_path / "b",
-        "passkey@128 where learning_rate=2e-3: fope > rope",
-        changes={"grid": grid},
-    )
-    assert pinned.axes == {}
-
-
-def test_equal_stages_that_two_axes_lead_to_are_judged_twice(tmp_path: Path) -> None:
-    """A stage that another combination shares is done once, and has its place in both."""
-    axis = "pretrain.train.checkpoint_every"  # no part of the key
-    grid = {**BASE["grid"], axis: [100, 200]}
+@pytest.mark.parametrize(
+    ("axis", "values"),
+    [
+        ("pretrain.train.learning_rate", [1e-3, 2e-3]),
+        # In no key: a stage that two combinations share is done once, and has its place in both.
+        ("pretrain.train.checkpoint_every", [100, 200]),
+    ],
+)
+def test_each_combination_has_its_verdict(tmp_path: Path, axis: str, values: list[Any]) -> None:
+    grid = {**BASE["grid"], axis: values}
     found = judged(tmp_path, "passkey@128: fope > rope", changes={"grid": grid})
     assert [(v.axes, v.verdict, v.n) for v in found] == [
-        ({axis: 100}, "holds", 3),
-        ({axis: 200}, "holds", 3),
+        ({axis: value}, "holds", 3) for value in values
     ]
+    where = f"{axis.rpartition('.')[2]}={values[1]}"
+    pinned = one(tmp_path / "b", f"passkey@128 where {where}: fope > rope", changes={"grid": grid})
+    assert pinned.axes == {}
 
 
 def test_models_that_differ_in_more_are_told(tmp_path: Path) -> None:
@@ -378,17 +360,13 @@ def test_no_worse_by_an_amount_is_one_sided(tmp_path: Path) -> None:
     against = one(tmp_path / "b", "passkey@128: rope >= fope - 0.2")
     p = t_of(np.array(ACCURACIES["rope"][128]) - fope, -0.2, "less")
     assert (against.verdict, against.p) == ("fails", pytest.approx(p, rel=1e-9))
+    share = one(tmp_path / "d", "passkey@128: fope <= rope * 1.5")
+    p = t_of(fope - 1.5 * np.array(ACCURACIES["rope"][128]), 0, "greater")
+    assert (share.verdict, share.p) == ("fails", pytest.approx(p, rel=1e-9))
+    assert "mean of fope − 1.5 · rope" in share.reason
     neither = one(tmp_path / "c", "passkey@128: alibi >= fope - 0.01")
     p = t_of(alibi - fope, -0.01, "greater")
     assert (neither.verdict, neither.p) == ("undecided", pytest.approx(p, rel=1e-9))
-
-
-def test_no_worse_by_a_share_compares_with_the_moved_number(tmp_path: Path) -> None:
-    fope, rope = np.array(ACCURACIES["fope"][128]), np.array(ACCURACIES["rope"][128])
-    verdict = one(tmp_path, "passkey@128: fope <= rope * 1.5")
-    p = t_of(fope - 1.5 * rope, 0, "greater")
-    assert (verdict.verdict, verdict.p) == ("fails", pytest.approx(p, rel=1e-9))
-    assert "mean of fope − 1.5 · rope" in verdict.reason
 
 
 def test_equivalence_is_two_one_sided_tests(tmp_path: Path) -> None:
@@ -443,6 +421,7 @@ def test_a_limit_is_tested_at_every_later_point(tmp_path: Path) -> None:
     ps = [t_of(alibi[length] - alibi[32], -0.4, "greater") for length in (64, 128)]
     assert (holds.verdict, holds.p) == ("holds", pytest.approx(max(ps), rel=1e-9))
     assert "the claim holds if all 2 bounds are significant" in holds.test
+    assert holds.reason.startswith("means alibi@32 0.997, alibi@64 0.980, alibi@128 0.703; ")
     fails = one(tmp_path / "b", "passkey@32..128: alibi falls at most 0.1")
     p = 2 * t_of(alibi[128] - alibi[32], -0.1, "less")
     assert (fails.verdict, fails.p) == ("fails", pytest.approx(p, rel=1e-9))
@@ -489,10 +468,13 @@ def test_a_share_of_what_is_not_positive_decides_nothing(tmp_path: Path) -> None
     )
 
 
-@pytest.mark.parametrize("claim", ["nope > 0.05", "nope >= fope - 0.9", "nope ~ fope within 0.9"])
+@pytest.mark.parametrize(
+    "claim",
+    ["@128: nope > 0.05", "@128: nope >= fope - 0.9", "@128: nope ~ fope within 0.9",
+     "@32..128: nope falls", "@32: rope > nope"],
+)  # fmt: skip
 def test_no_form_judges_models_that_did_not_learn(tmp_path: Path, claim: str) -> None:
-    assert one(tmp_path, f"passkey@128: {claim}").verdict == "not trained"
-    assert one(tmp_path, "passkey@32..128: nope falls").verdict == "not trained"
+    assert one(tmp_path, f"passkey{claim}").verdict == "not trained"
 
 
 def test_another_test_takes_the_place_of_students(tmp_path: Path) -> None:
@@ -522,11 +504,6 @@ def test_another_test_takes_the_place_of_students(tmp_path: Path) -> None:
     assert verdict.test == "paired certain of 3, two-sided, α = 0.05"
     assert "95 % interval −7 to 0.95" in verdict.reason
     assert set(seen) == {(3, 0.0, "greater"), (3, 0.0, "less")}
-
-
-def test_means_stand_in_the_order_of_the_curve(tmp_path: Path) -> None:
-    verdict = one(tmp_path, "passkey@32..128: alibi falls at most 0.4")
-    assert verdict.reason.startswith("means alibi@32 0.997, alibi@64 0.980, alibi@128 0.703; ")
 
 
 def analysed(folder: Path, claims: list[str], stages: Mapping[str, Any]) -> Report:
