@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from mlflow import MlflowClient
 from report_samples import BASE, finish, write_plan
 from rich.console import Console
@@ -83,15 +82,3 @@ def test_markdown_goes_to_standard_output(
     assert not (finished.parent / "store" / "reports").exists()
     with pytest.raises(SystemExit):
         main([*arguments, "--markdown", "--json"])
-
-
-def test_an_unknown_paper_is_wrong_input(
-    finished: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    value = yaml.safe_load(finished.read_text())
-    finished.write_text(yaml.safe_dump({**value, "paper": "fope/tabel2"}))
-    assert main(["validate", str(finished)]) == 2
-    assert (
-        "paper: unknown published table 'fope/tabel2'; did you mean 'fope/table2'?"
-        in capsys.readouterr().err
-    )

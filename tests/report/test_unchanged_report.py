@@ -149,15 +149,6 @@ def test_a_damaged_or_missing_file_is_made_anew(
     assert {path: path.read_bytes() for path in folder.iterdir()} == whole
 
 
-def test_one_bit_of_the_page_is_noticed(plan: Plan, store: Store, folder: Path) -> None:
-    report = make_report(plan, store)
-    page = write_report(report, folder).page
-    content = bytearray(page.read_bytes())
-    content[len(content) // 2] ^= 1
-    page.write_bytes(content)
-    assert not write_report(report, folder).unchanged
-
-
 def test_the_arrays_of_an_analysis_change_the_report(
     tmp_path: Path, store: Store, folder: Path
 ) -> None:

@@ -97,29 +97,21 @@ def with_lengths(lengths: list[int]) -> dict[str, Any]:
     return {"pretrain": BASE["stages"]["pretrain"], "perplexity": perplexity}
 
 
-def test_the_terminal_shows_the_same_numbers(tmp_path: Path) -> None:
+def test_the_terminal_and_the_page_show_the_same_numbers(tmp_path: Path) -> None:
     report = report_of(tmp_path, changes={**PAPER, "stages": with_lengths([64, 512])})
-    text = printed(report, 200)
+    text, page = printed(report, 200), write_report(report, tmp_path / "page").page.read_text()
     assert "arXiv 2412.17739, Table 2: 6 of 30 published numbers have a cell" in text
-    assert report.paper is not None
-    for one in report.paper.numbers:
-        [line] = [
-            line for line in text.splitlines() if re.match(rf"{one.row} +{one.column} ", line)
-        ]
-        assert all(part in line for part in compared_texts(one))
-    assert all(f"  {line}" in text for line in report.paper.absent)
-
-
-def test_the_page_shows_the_same_numbers(tmp_path: Path) -> None:
-    report = report_of(tmp_path, changes={**PAPER, "stages": with_lengths([64, 512])})
-    page = write_report(report, tmp_path / "page").page.read_text()
     assert '<section id="paper">' in page
     assert 'href="https://arxiv.org/abs/2412.17739"' in page
     assert report.paper is not None
     for one in report.paper.numbers:
-        published, _, difference, _ = compared_texts(one)
+        published, _, difference, _ = texts = compared_texts(one)
+        row = re.compile(rf"{one.row} +{one.column} ")
+        [line] = [line for line in text.splitlines() if row.match(line)]
+        assert all(part in line for part in texts)
         assert f'<span class="published">{published}</span>' in page
         assert f'<span class="difference">{difference}' in page
+    assert all(f"  {line}" in text for line in report.paper.absent)
 
 
 @pytest.mark.parametrize(

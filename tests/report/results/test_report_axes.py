@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fope_lab.report.results.axes import (
     read_axes,
-    short_folders,
     short_names,
     shorten_labels,
     unique_endings,
@@ -32,12 +31,6 @@ def test_names_are_the_shortest_that_tell_axes_apart() -> None:
         "extend.embedding": "extend.embedding",
         "pretrain.model.num_layers": "num layers",
     }
-
-
-@given(st.sets(st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(".".join)))
-def test_names_are_distinct(paths: set[str]) -> None:
-    names = short_names(sorted(paths))
-    assert len(set(names.values())) == len(paths)
 
 
 def test_other_axes_part_embeddings_into_panels() -> None:
@@ -128,20 +121,6 @@ def test_checkpoints_are_named_after_what_is_in_them() -> None:
         "rope (b2/checkpoint)",
         "llama3 (NAME@COMMIT)",
     ]
-
-
-@given(
-    st.sets(
-        st.lists(st.sampled_from(["a", "b", "cc"]), min_size=1, max_size=4).map(
-            lambda parts: "/" + "/".join(parts)
-        )
-    )
-)
-def test_short_folders_are_distinct_endings(folders: set[str]) -> None:
-    short = short_folders(folders)
-    assert short.keys() == folders
-    assert len(set(short.values())) == len(folders)
-    assert all(folder.endswith(ending) for folder, ending in short.items())
 
 
 def test_zipped_embeddings_are_named_by_the_model_that_results() -> None:
