@@ -268,12 +268,11 @@ def _import_file(name: str, file: Path) -> None:
 @contextlib.contextmanager
 def _registering(name: str) -> Iterator[None]:
     """Raise ConfigError for whatever an import raises; no class of the plug-in stays registered."""
-    tables = list(_tables_of_ours())
-    before = [table.registered() for table in tables]
+    before = [(table, table.registered()) for table in _tables_of_ours()]
     try:
         yield
     except (Exception, SystemExit) as error:
-        for table, types in zip(tables, before, strict=True):
+        for table, types in before:
             table.restore(types)
         text = " ".join(str(getattr(error, "msg", None) or error).split())
         if not isinstance(error, NameTakenError):

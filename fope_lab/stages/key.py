@@ -81,17 +81,16 @@ def config_json(spec: StageConfig) -> dict[str, Any]:
 
 
 def hashed_fields(spec: StageConfig) -> dict[str, Any]:
-    """Return the fields of a configuration that its key depends on, as JSON values.
-
-    Fields at their defaults are left out, and so are those that `excluded_from_key` names.
-    """
+    """Return the fields in a stage's key as JSON values: no defaults, no `excluded_from_key`."""
     fields: dict[str, Any] = _json(spec, hashed=True)
     return fields
 
 
 def parts_of_stage(spec: StageConfig) -> list[type[Any]]:
-    """Return the registered classes that a stage computes with, each once, its own kind first:
-    its embedding's, its tasks, corpora and analysis. Their source is what the stage is made by."""
+    """Return the registered classes that a stage computes with, each once, its own kind first.
+
+    Those of its embedding, tasks, corpora and analysis: their source is what it is made by.
+    """
     return list(dict.fromkeys(_parts(spec)))
 
 

@@ -137,9 +137,8 @@ class Labelled(Protocol):
 def distinguish(stages: Iterable[Labelled]) -> dict[str, str]:
     """Return the shortest label of each stage, by key, that tells it from all others.
 
-    Of the fields in the labels of a section, those stay that tell stages apart which the fields
-    before them do not, and the seed. Stages with one label, such as two that prepare files, have
-    the settings added in which they differ; stages without any such setting, their key.
+    Of the fields in a section's labels, those stay that tell stages apart which the fields before
+    do not, and the seed. Where labels are equal, the settings that differ are added, or the key.
     """
     short = unique_labels({stage.key: stage for stage in stages}.values())
     sections: dict[tuple[str, str], dict[str, LabelParts]] = {}
@@ -226,8 +225,7 @@ class LabelParts:
     def of(cls, label: str) -> LabelParts | None:
         """The parts of a label such as "select[pretrain[embedding=rope,seed=0]]".
 
-        None for a label without fields, such as "prepare-data[c4,byte,train]", and for one with
-        square brackets in a value.
+        None for one without fields (prepare-data[c4,byte,train]), or with brackets in a value.
         """
         inner = label.rstrip("]")
         tail = label[len(inner) :]

@@ -32,18 +32,13 @@ NOT_AN_AXIS = {"kind": "", "seed": "; use seeds", "select": ""}
 """Fields that no axis can set, and what to do instead."""
 
 
-def expand_grid(
-    file: SweepFile, selectors: Mapping[str, Sequence[Any]], problems: ProblemCollector
-) -> list[GridPoint]:
-    """Return every grid point of the sweep; wrong axes and entries are reported and left out.
+class Expansion:
+    """The grid points of a sweep; wrong axes and entries are reported and left out.
 
     `selectors` are the axes of the stages in other files that this file refers to, with their
     values: such an axis selects a stage there.
     """
-    return _Expansion(file, selectors, problems).points()
 
-
-class _Expansion:
     def __init__(
         self, file: SweepFile, selectors: Mapping[str, Sequence[Any]], problems: ProblemCollector
     ) -> None:
@@ -52,6 +47,7 @@ class _Expansion:
         self._labels: dict[str, Mapping[str, str]] = {}
 
     def points(self) -> list[GridPoint]:
+        """Return every grid point."""
         file = self._file
         grid, zipped = self._choices("grid", file.grid), self._choices("zip", file.zip)
         for axis in grid.keys() & zipped.keys():

@@ -28,7 +28,7 @@ from fope_lab.no_collections import no_collections
 from fope_lab.store import Store
 from fope_lab.sweep.added_stages import rule_problems
 from fope_lab.sweep.drafts import Drafts, OtherFileError, OtherStages
-from fope_lab.sweep.expand import expand_grid
+from fope_lab.sweep.expand import Expansion
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.grid_point import same_value
 from fope_lab.sweep.local_corpora import LocalCorpora
@@ -90,7 +90,7 @@ class _Loader:
         if file is None:
             raise problems.error()
         others = self._other_stages(file, path, problems)
-        points = expand_grid(file, _axes_of(others), problems)
+        points = Expansion(file, _axes_of(others), problems).points()
         problems.add(*rule_problems(file))
         drafts = Drafts(file, path.parent, others, self._cache, problems)
         for point in points:

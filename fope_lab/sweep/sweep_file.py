@@ -151,9 +151,8 @@ class SweepFile(Options):
                 if axis.endswith(".from"):
                     yield from (((part, axis, i), value) for i, value in enumerate(values))
         for i, point in enumerate(self.include):
-            for axis, value in point.items():
-                if axis.endswith(".from"):
-                    yield ("include", i, axis), value
+            froms = ((axis, value) for axis, value in point.items() if axis.endswith(".from"))
+            yield from ((("include", i, axis), value) for axis, value in froms)
 
 
 def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile | None:

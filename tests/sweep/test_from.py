@@ -73,7 +73,7 @@ def test_a_wrong_reference(tmp_path: Path, reference: str, expected: str) -> Non
 
 @pytest.mark.parametrize(
     ("read", "reference"),
-    [("drafts.read_checkpoint", "./folder"), ("load.expand_grid", "other.yaml#passkey")],
+    [("drafts.read_checkpoint", "./folder"), ("load.Expansion", "other.yaml#passkey")],
 )
 def test_a_fault_of_the_lab_is_not_a_wrong_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str, reference: str
