@@ -158,7 +158,6 @@ class BaseBound(
         return found
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw the bases by length, and the distance at which each base fails."""
         from fope_lab.drawing.panels import curve, legend, panels
 
         lengths = arrays["lengths"]

@@ -92,7 +92,6 @@ class Decay(
         }
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw the scores of the constant pair, of some random pairs, and the mean of all pairs."""
         from fope_lab.drawing.panels import curve, legend, panels
 
         titles = ("Constant queries and keys", "Gaussian queries and keys")

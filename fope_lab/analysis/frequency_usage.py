@@ -109,7 +109,6 @@ class FrequencyUsage(
         return {name: float(value) for name, value in metrics.items()}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw the norms of queries and keys by layer, then by head of the layer `layer`."""
         from fope_lab.drawing.panels import cells, panels
 
         names = dict(zip(KINDS, ("queries", "keys"), strict=True))

@@ -127,7 +127,6 @@ class Spectrum(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw pairs by frequency, the spectrum, and the coefficients of a Fourier embedding."""
         from fope_lab.drawing.palette import COLOURS
         from fope_lab.drawing.panels import cells, panels
         from fope_lab.drawing.svg import DASHED

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fope_lab.config import plugins
+from fope_lab.embeddings.base import EMBEDDING_TYPES
 from fope_lab.orchestration import job_package
 from fope_lab.orchestration.job_package import COMMAND, SubmitError, build_package
 from fope_lab.store import Store
@@ -26,6 +28,14 @@ stages:
     embedding: rope
     data: {{corpus: {corpus}, length: 32}}
     train: {{tokens: 512, batch_tokens: 64, learning_rate: 1e-3}}
+"""
+PLUGIN = """
+from dataclasses import dataclass
+from fope_lab.embeddings.alibi import Alibi
+
+@dataclass(frozen=True, kw_only=True)
+class Packed(Alibi, name="packed", source="me"):
+    pass
 """
 CHILD = """
 name: child
@@ -202,3 +212,23 @@ def test_a_package_that_plans_something_else_is_not_sent(
     monkeypatch.setattr(job_package, "_files_to_send", lambda sweep: send[:1])
     with pytest.raises(SubmitError, match=r"no file matches '\.\./texts/\*\.txt'"):
         packed(sweep, tmp_path / "none")
+
+
+def test_plugins_go_along(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, name in (("one_file.py", "one-file"), ("folder/__init__.py", "folder")):
+        path = project / "sweeps" / folder
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(PLUGIN.replace('"packed"', f'"packed-{name}"'))
+    monkeypatch.setattr(plugins, "_loaded", dict(plugins._loaded))
+    monkeypatch.setattr(EMBEDDING_TYPES, "_types", dict(EMBEDDING_TYPES.all()))
+    path = write(project / "sweeps" / "sweep.yaml")
+    text = path.read_text().replace("embedding: rope", "embedding: packed-one-file")
+    path.write_text(
+        f"{text}plugins: [./one_file.py, ./folder]\n"
+        "grid: {pretrain.embedding: [packed-one-file, packed-folder]}\n"
+    )
+    sweep = load_sweep(path)
+    package, files = packed(sweep, tmp_path / "package")
+    sent = [f"{project}/sweeps/{name}" for name in ("folder/__init__.py", "one_file.py")]
+    assert set(sent) < set(files)
+    assert planned_elsewhere(package, tmp_path) == keys(sweep)

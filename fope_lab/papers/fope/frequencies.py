@@ -134,7 +134,6 @@ class GaussianContribution(
         }
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw each mean's scores with their expectation, and the all-ones scores in two parts."""
         from fope_lab.drawing.panels import curve, legend, panels
 
         constant, undertrained = arrays["constant"], arrays["undertrained"]
@@ -219,7 +218,6 @@ class LowPass(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw the cumulative shares of pairs and of power by frequency, and the power itself."""
         from fope_lab.drawing.panels import curve, panels
         from fope_lab.drawing.svg import DASHED
 
@@ -361,8 +359,6 @@ class TruncatedWave(
         return numbers
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw by pair the share of the length in whole cycles and that of the power at other
-        frequencies; and the spectra of three pairs around their own frequencies."""
         from fope_lab.drawing.panels import curve, legend, panels
 
         whole = 1 - arrays["remainder"] / self.length

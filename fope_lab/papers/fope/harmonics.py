@@ -164,7 +164,6 @@ class Harmonics(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw the three spectra as lines, with the combinations marked on the last axis."""
         from fope_lab.drawing.palette import COLOURS
         from fope_lab.drawing.panels import panels
 
@@ -335,7 +334,6 @@ class SpectrumDamage(
         }
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw the first dimension, the second and their sum, as in the paper."""
         from fope_lab.drawing.panels import curve, legend, panels
         from fope_lab.drawing.svg import DASHED
 

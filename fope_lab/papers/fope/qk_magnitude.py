@@ -116,7 +116,6 @@ class QkMagnitude(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw the queries and keys of each layer as curves; undertrained dimensions are shaded."""
         from fope_lab.drawing.palette import COLOURS
         from fope_lab.drawing.panels import curve, legend, panels
 

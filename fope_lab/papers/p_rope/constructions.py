@@ -230,7 +230,6 @@ class Constructions(
         return {name: float(value) for name, value in metrics.items()}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw scores by distance, attention by norm, and attention by length of the context."""
         from fope_lab.drawing.panels import curve, panels
 
         titles = (
@@ -395,7 +394,6 @@ class RandomDecay(
         return {name: float(value) for name, value in metrics.items() if np.isfinite(value)}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw a curve for each bound: the scores of the constant pair and of one Gaussian pair."""
         from fope_lab.drawing.panels import curve, legend, panels
 
         titles = ("Constant queries and keys", "One Gaussian query and key")

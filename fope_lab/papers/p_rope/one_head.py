@@ -152,7 +152,6 @@ class ShowsHead:
         }
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw the norms of queries and keys by token and pair, the scores, and the attention."""
         from fope_lab.drawing.panels import cells, panels
 
         logits = arrays["logits"]

@@ -195,7 +195,6 @@ class PositionalHeads(
         return {name: float(value) for name, value in metrics.items()}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw a row for each kind: all heads' weights, the best head's pattern and its norms."""
         from fope_lab.drawing.panels import cells, curve, legend, panels
 
         rotates = "key" in arrays
@@ -341,7 +340,6 @@ class CauchySchwarz(
         return {name: float(value) for name, value in metrics.items()}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw each of the two heads: the first tokens' scores, as in Tables 3–5, and by pair."""
         from fope_lab.drawing.panels import curve, legend, panels
 
         titles = []

@@ -222,7 +222,6 @@ class SemanticHeads(
         return {name: float(value) for name, value in metrics.items()}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw a row for each head: all heads' scores, its pattern on a text, its norms by pair."""
         from fope_lab.drawing.panels import cells, curve, legend, panels
 
         scores = (arrays["mass"] - arrays["chance"], arrays["behind"] - arrays["elsewhere"])

@@ -124,7 +124,6 @@ class ValueNorms(
         return numbers
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw the norms of values and of keys by layer."""
         from fope_lab.drawing.panels import cells, panels
 
         tops = {kind: float(arrays[kind].max()) for kind in KINDS}

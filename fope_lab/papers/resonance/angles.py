@@ -184,7 +184,6 @@ class FeatureGap(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw each pair's greatest gap, by part, and the first part's mean gap by position."""
         from fope_lab.drawing.panels import curve, legend, panels
         from fope_lab.drawing.svg import DASHED
 
@@ -288,7 +287,6 @@ class RotationAngles(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Draw the first steps of the circle, with a line for each trained angle, and the gaps."""
         from fope_lab.drawing.palette import COLOURS
         from fope_lab.drawing.panels import curve, legend, panels
         from fope_lab.drawing.svg import GRID
