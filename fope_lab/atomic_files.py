@@ -1,8 +1,7 @@
 """Writing files so that a reader sees the old content or the new, never half of it.
 
-Every file of the store that is ever replaced or created goes through these functions; the
-crash-safety of the whole project rests on them. The order is always: data to a temporary name,
-fsync, rename (or link) to the final name, fsync of the directory.
+Every file of the store that is replaced or created goes through these functions: data to a
+temporary name, fsync, rename (or link) to the final name, fsync of the directory.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ GIB = 2**30
 class Device:
     """A device: its `memory` in bytes, and its `peak` FLOP/s of dense products by precision.
 
-    `known_as` holds the names by which stages in a store record it. `share` is the part of the peak
-    that a stage is assumed to reach where nothing was measured, and `assumption` says so in words.
-    For the CPU, the memory is that of the machine and the peak that of a core.
+    `known_as` holds the names by which stages record it. `share` is the part of the peak that is
+    assumed where nothing was measured, and `assumption` says so in words. For the CPU, the memory
+    is that of the machine and the peak that of a core.
     """
 
     name: str

@@ -13,14 +13,9 @@ if TYPE_CHECKING:
 
 CPUINFO = Path("/proc/cpuinfo")
 """Where Linux describes the processor."""
-IDENTITY = {
-    "family": "cpu family",
-    "model": "model",
-    "implementer": "CPU implementer",
-    "part": "CPU part",
-}
-"""What tells processors of one name apart, by its name there: family and model on x86, the others
-on ARM."""
+X86 = {"family": "cpu family", "model": "model"}
+IDENTITY = {**X86, "implementer": "CPU implementer", "part": "CPU part"}
+"""What tells processors of one name apart, by its name there: on x86, or else on ARM."""
 FEATURES = ("flags", "Features")
 """What lists the instructions there, on x86 and on ARM."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16")
@@ -28,10 +23,9 @@ BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16")
 
 
 def processor() -> str:
-    """The name of this machine's processor, with what tells it from others of the same name.
+    """The name of this machine's processor, such as "AMD EPYC (family 25, model 17, avx512_bf16)".
 
-    Many clouds name every processor of a vendor alike, "AMD EPYC". So the name has its family and
-    model, and its instruction for bfloat16: "AMD EPYC (family 25, model 17, avx512_bf16)".
+    Many clouds name every processor of a vendor alike.
     """
     fields = _fields()
     parts = [f"{word} {fields[name]}" for word, name in IDENTITY.items() if name in fields]
@@ -41,10 +35,7 @@ def processor() -> str:
 
 
 def bfloat16_instruction() -> str | None:
-    """The feature of this machine's processor that multiplies in bfloat16, by its name in Linux.
-
-    It is empty if the processor has none, and None if the system does not say.
-    """
+    """The feature of this processor that multiplies in bfloat16; "" if none, None if unknown."""
     listed = next((_fields()[name].split() for name in FEATURES if name in _fields()), None)
     if listed is None:
         return None

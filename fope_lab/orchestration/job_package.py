@@ -1,8 +1,7 @@
 """Packs a sweep to run on another machine: this code, its sweep files and its local files.
 
 The file /a/b becomes `files/a/b` in the package, and the sweep starts in the folder that stands for
-the current one, so that relative paths mean the same there. Absolute paths stay as they are and
-must exist on all machines, for example on a shared disk.
+the current one, so that relative paths mean the same there. Absolute paths must exist everywhere.
 """
 
 from __future__ import annotations
@@ -67,7 +66,8 @@ def build_package(sweep: Sweep, folder: Path) -> Path:
     """
     _require_tokenizers_everywhere(sweep)
     tree = folder / "tree"
-    for package in _packages():
+    plugins = (p.module.partition(".")[0] for p in loaded_plugins() if not p.by_path)
+    for package in dict.fromkeys([*PACKAGES, *plugins]):
         _copy_code(package, tree)
     _write_metadata(tree)
     for path in _files_to_send(sweep):
@@ -89,14 +89,7 @@ def build_package(sweep: Sweep, folder: Path) -> Path:
 
 
 def _place(path: Path) -> Path:
-    """The path in the package that stands for an absolute path."""
     return Path("files", *path.parts[1:])
-
-
-def _packages() -> list[str]:
-    """Our packages, and those of plug-ins that are imported by name."""
-    plugins = (p.module.partition(".")[0] for p in loaded_plugins() if not p.by_path)
-    return list(dict.fromkeys([*PACKAGES, *plugins]))
 
 
 def _copy_code(package: str, tree: Path) -> None:
@@ -111,10 +104,7 @@ def _copy_code(package: str, tree: Path) -> None:
 
 
 def _write_metadata(tree: Path) -> None:
-    """Write what names the version of this code, in `--version` and reports, and all plug-ins.
-
-    There is one package for all of them: the others are not installed there.
-    """
+    """Write what names the version of this code, in `--version` and reports, and all plug-ins."""
     version = importlib.metadata.version("fope-lab")
     folder = tree / f"{PACKAGES[0]}-{version}.dist-info"
     folder.mkdir()
@@ -131,10 +121,11 @@ def _require_tokenizers_everywhere(sweep: Sweep) -> None:
             continue
         local = tokenizer_identity(name)["tokenizer"] == "local"
         if local and not os.path.isabs(os.path.expanduser(name)):
-            raise SubmitError(
-                f"the tokenizer {name} is a relative path, which the cluster's workers can't "
-                "open: put it where all nodes can read it and give its absolute path"
+            advice = "put it where all nodes can read it and give its absolute path"
+            wrong = (
+                f"the tokenizer {name} is a relative path, which the cluster's workers can't open"
             )
+            raise SubmitError(f"{wrong}: {advice}")
 
 
 def _files_to_send(sweep: Sweep) -> list[Path]:
@@ -155,8 +146,8 @@ def _files_to_send(sweep: Sweep) -> list[Path]:
 def _relative_references(sweep: Sweep) -> tuple[list[Path], list[Path]]:
     """The sweep files, and the files and folders of data, that are named by relative paths.
 
-    Whether a text in a sweep file is a path depends on its field, and it may be a value of a grid.
-    So every text is tried, and counts if it leads to a file that the resolved stages use.
+    Which texts are paths depends on their fields: every text is tried, and counts if it leads to a
+    file that the resolved stages use.
     """
     texts = set(_texts([stage.config for stage in sweep.stages]))
     used = {Path(text) for text in texts if os.path.isabs(text) and os.path.exists(text)}

@@ -1,7 +1,7 @@
 """Submits a sweep as a Ray job: sends code and files to a cluster, where `fope-lab run` runs it.
 
 The job's id holds the sweep's name and a hash of its stages' keys, so that the same sweep can't be
-submitted while it runs. After it has ended it can be submitted again, and continues from the store.
+submitted while it runs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -37,9 +37,8 @@ POLL_SECONDS = 0.5
 EXAMPLE = "http://127.0.0.1:8265"
 
 
-@dataclass(frozen=True)
-class Token:
-    """The secret for a cluster with token authentication, and the place where it was found."""
+class Token(NamedTuple):
+    """The secret for a cluster with token authentication, and where it was found."""
 
     value: str
     source: str
@@ -60,9 +59,8 @@ def submit(
     Raises SubmitError if the job is not accepted.
     """
     if store is not None and not os.path.isabs(store):
-        raise SubmitError(
-            f"--store {store}: needs an absolute path that all nodes of the cluster can read"
-        )
+        needs = "needs an absolute path that all nodes of the cluster can read"
+        raise SubmitError(f"--store {store}: {needs}")
     cluster = Cluster(address)
     job = cluster.free_job_id(f"{sweep.name}-{digest(sorted(s.key for s in sweep.stages))[:8]}")
     with tempfile.TemporaryDirectory(prefix="fope-lab-") as folder:
@@ -83,9 +81,8 @@ class Cluster:
         self.url = address.rstrip("/")
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SubmitError(
-                f"--address {address}: needs the URL of the cluster's dashboard, such as {EXAMPLE}"
-            )
+            needs = f"needs the URL of the cluster's dashboard, such as {EXAMPLE}"
+            raise SubmitError(f"--address {address}: {needs}")
         self._token = find_token()
         headers = {"Authorization": f"Bearer {self._token.value}"} if self._token else {}
         self._require_ray(headers)
@@ -124,11 +121,11 @@ class Cluster:
     def follow(self, job: str) -> int:
         """Print a job's log until it ends; returns its exit code. Ctrl-C does not stop the job."""
         try:
-            with self._errors(f"Job {job} is still running.\n{self.advice(job)}"):
+            with self._errors(still := f"Job {job} is still running.\n{self.advice(job)}"):
                 asyncio.run(self._print_log(job))
                 return self._exit_code(job)
         except KeyboardInterrupt:
-            print(f"\nJob {job} is still running.\n{self.advice(job)}")
+            print(f"\n{still}")
             raise
 
     def advice(self, job: str) -> str:
@@ -167,14 +164,12 @@ class Cluster:
             f"Is this the dashboard's address, such as {EXAMPLE}, and is the tunnel to it open "
             "(ray dashboard cluster.yaml)?"
         )
+        url = f"{self.url}/api/version"
         try:
-            answer = requests.get(
-                f"{self.url}/api/version", headers=headers, timeout=ANSWER_SECONDS
-            )
+            answer = requests.get(url, headers=headers, timeout=ANSWER_SECONDS)
         except requests.RequestException as error:
-            raise SubmitError(
-                f"nothing answers at {self.url} ({_reason(error)}). {hint}"
-            ) from error
+            nothing = f"nothing answers at {self.url} ({_reason(error)})"
+            raise SubmitError(f"{nothing}. {hint}") from error
         if answer.status_code in (401, 403):
             raise SubmitError(self._refused())
         try:
@@ -206,7 +201,6 @@ class Cluster:
 
 @contextlib.contextmanager
 def _unset(*names: str) -> Iterator[None]:
-    """Remove these environment variables for the duration of a block."""
     kept = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
         yield

@@ -78,7 +78,7 @@ class Run:
     def of_kind(self, kind: str) -> list[StageFolder]:
         return [self.folder(stage) for stage in self.stages if stage.kind == kind]
 
-    def wait(self, condition: Callable[[], bool], seconds: float = 90) -> None:
+    def wait(self, condition: Callable[[], bool], seconds: float = 240) -> None:
         """Poll until something is so."""
         until = time.monotonic() + seconds
         while not condition():

@@ -71,7 +71,7 @@ def test_seeds_are_added_although_the_driver_is_killed(
     for seed in (1, 3):
         driver = run.start()
         seeds = [0, 1, 2, 3][: seed + 1]
-        run.wait(lambda seeds=seeds: seeds in trained_seeds(sweep, run.store).values(), 240)
+        run.wait(lambda seeds=seeds: seeds in trained_seeds(sweep, run.store).values())
         os.kill(driver.pid, signal.SIGKILL)
         driver.communicate()
         finished = [stage for stage in run.stages if run.folder(stage).is_done()]

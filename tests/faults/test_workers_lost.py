@@ -63,7 +63,7 @@ def test_workers_killed_one_after_another(run, tmp_path) -> None:  # type: ignor
         3: lambda: folder.attempts.newest().details["pid"],
     }
     for token, victim in victims.items():
-        run.wait(lambda token=token: saved_by(folder, token), seconds=150)
+        run.wait(lambda token=token: saved_by(folder, token))
         os.kill(victim(), signal.SIGKILL)
     run.finish(driver)
     for token in (1, 2):
@@ -81,7 +81,7 @@ def test_workers_killed_one_after_another(run, tmp_path) -> None:  # type: ignor
 def test_interrupted_by_ctrl_c_it_leaves_no_lease_and_no_process(run, tmp_path) -> None:  # type: ignore[no-untyped-def]
     driver = run.start()
     [folder] = run.of_kind("pretrain")
-    run.wait(lambda: saved_by(folder, 1), seconds=150)
+    run.wait(lambda: saved_by(folder, 1))
     [processes] = worker_processes(folder)
     os.killpg(driver.pid, signal.SIGINT)
     output, _ = driver.communicate(timeout=60)

@@ -94,10 +94,6 @@ def planned_elsewhere(package: Path, folder: Path) -> set[str]:
     return {stage["key"] for stage in json.loads(process.stdout)["stages"]}
 
 
-def keys(sweep: Sweep) -> set[str]:
-    return {stage.key for stage in sweep.stages}
-
-
 @pytest.mark.parametrize(
     "corpus",
     ["{files: ../texts/*.txt}", "{files: [texts/two.txt, texts/one.txt]}"],
@@ -114,7 +110,8 @@ def test_files_named_by_relative_paths_come_along(
     for path in (project / "texts").iterdir():
         path.rename(tmp_path / path.name)
     sweep.path.unlink()
-    assert planned_elsewhere(package, tmp_path / "elsewhere") == keys(sweep)
+    planned = planned_elsewhere(package, tmp_path / "elsewhere")
+    assert planned == {stage.key for stage in sweep.stages}
     assert package.stat().st_size < 2**20
 
 
@@ -125,17 +122,15 @@ def test_files_in_a_grid_and_in_a_sweep_referred_to(project: Path, tmp_path: Pat
     child = project / "sweeps" / "child.yaml"
     child.write_text(CHILD)
     sweep = load_sweep(child)
-    package, files = packed(sweep, tmp_path / "package")
+    _, files = packed(sweep, tmp_path / "package")
     assert sorted(files) == sorted(map(str, [child, parent, project / "texts/one.txt"]))
-    assert planned_elsewhere(package, tmp_path / "elsewhere") == keys(sweep)
 
 
 def test_files_named_by_absolute_paths_stay(project: Path, tmp_path: Path) -> None:
     corpus = f"{{files: {project}/texts/*.txt}}"
     sweep = load_sweep(write(project / "sweeps" / "own.yaml", corpus))
-    package, files = packed(sweep, tmp_path / "package")
+    _, files = packed(sweep, tmp_path / "package")
     assert files == [str(sweep.path)]
-    assert planned_elsewhere(package, tmp_path / "elsewhere") == keys(sweep)
 
 
 @pytest.mark.parametrize("reference", ["../model", "../store/pretrain/key"])
@@ -159,9 +154,8 @@ def test_a_checkpoint_named_by_a_relative_path_comes_along(
     path = project / "sweeps" / "own.yaml"
     path.write_text(CHILD.replace('"parent.yaml#pretrain"', reference))
     sweep = load_sweep(path)
-    package, files = packed(sweep, tmp_path / "package")
+    _, files = packed(sweep, tmp_path / "package")
     assert [Path(file).name for file in files].count("model.safetensors") == 1
-    assert planned_elsewhere(package, tmp_path / "elsewhere") == keys(sweep)
 
 
 def test_the_code_is_all_there_and_nothing_else(project: Path, tmp_path: Path) -> None:
