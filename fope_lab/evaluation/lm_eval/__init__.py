@@ -37,11 +37,9 @@ from fope_lab.evaluation.lm_eval.tasks import (
 )
 from fope_lab.stages.labels import tokenizer_label
 from fope_lab.stages.metric import WORDS, Metric
-from fope_lab.stages.result import Measurement
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
-    from fope_lab.evaluation.lm_eval.model import Outcome
 
 ANSWERS = "answers.jsonl"
 """The file with a line for each question and filter: what was answered, and its scores."""
@@ -204,28 +202,16 @@ class LMEval(ModelEvaluation, kind="lm-eval"):
                 context.log(*(outcome.overall(item.name, one) for one in item.metrics))
         else:
             for x in sorted(self.by_words):
-                found = list(self._measured(outcome, x))
-                if found:
-                    context.log(*found)
+                found = [
+                    outcome.in_range(task.name, one, x)
+                    for task in all_tasks(self.items)
+                    for one in task.metrics
+                ]
+                if there := [one for one in found if one is not None]:
+                    context.log(*there)
         context.save(lambda folder: _write_answers(folder / ANSWERS, outcome.samples))
         context.keep(tasks=outcome.results)
-        return {
-            "lm_eval": outcome.version,
-            "tasks": self.identities,
-            "questions": outcome.questions,
-            "num_fewshot": outcome.num_fewshot,
-            "context_length": outcome.context_length,
-            "format": self.format,
-            "cut": self.cut,
-            "prompts_cut": outcome.prompts_cut,
-            "tokens_left_out": outcome.tokens_left_out,
-        }
-
-    def _measured(self, outcome: Outcome, x: int) -> Iterable[Measurement]:
-        for task in all_tasks(self.items):
-            for one in task.metrics:
-                if (found := outcome.in_range(task.name, one, x)) is not None:
-                    yield found
+        return dict(outcome.recorded)
 
 
 def metric_name(task: str, one: TaskMetric) -> str:

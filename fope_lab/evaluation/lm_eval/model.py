@@ -49,16 +49,11 @@ FEWSHOT_SEED, RANDOM_SEED, NUMPY_SEED = 1234, 0, 1234  # the harness's own defau
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the harness found: `results` by task or group, `samples` by task."""
+    """What the harness found: `results` by task or group, `samples` and `aggregations` by task."""
 
-    version: str
     results: Mapping[str, Mapping[str, Any]]
     samples: Mapping[str, Sequence[Mapping[str, Any]]]
-    questions: Mapping[str, Mapping[str, int]]
-    num_fewshot: Mapping[str, int]
-    context_length: int
-    prompts_cut: int
-    tokens_left_out: int
+    recorded: Mapping[str, Any]
     aggregations: Mapping[str, Mapping[str, Any]]
     ends: tuple[int, ...]
     """The upper ends of the ranges of words, ascending; empty if there are none."""
@@ -260,21 +255,23 @@ def evaluate(stage: LMEval, context: Context) -> Outcome:
             log_samples=True,
             apply_chat_template=stage.format == "chat",
         )
-    return Outcome(
-        version=importlib.metadata.version("lm_eval"),
-        results=found["results"],
-        samples=found["samples"],
-        questions={
+    recorded = {
+        "lm_eval": importlib.metadata.version("lm_eval"),
+        "tasks": stage.identities,
+        "questions": {
             name: {"asked": count["effective"], "of": count["original"]}
             for name, count in found["n-samples"].items()
         },
-        num_fewshot={name: found["n-shot"][name] for name in tasks},
-        context_length=context_length,
-        prompts_cut=model.prompts_cut,
-        tokens_left_out=model.tokens_left_out,
-        aggregations={name: task.aggregation() for name, task in tasks.items()},
-        ends=tuple(sorted(stage.by_words or ())),
-    )
+        "num_fewshot": {name: found["n-shot"][name] for name in tasks},
+        "context_length": context_length,
+        "format": stage.format,
+        "cut": stage.cut,
+        "prompts_cut": model.prompts_cut,
+        "tokens_left_out": model.tokens_left_out,
+    }
+    aggregations = {name: task.aggregation() for name, task in tasks.items()}
+    ends = tuple(sorted(stage.by_words or ()))
+    return Outcome(found["results"], found["samples"], recorded, aggregations, ends)
 
 
 def _task(task: HarnessTask, num_fewshot: int | None) -> ConfigurableTask:
