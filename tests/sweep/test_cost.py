@@ -270,7 +270,7 @@ def test_the_plan_counts_what_is_computed(tmp_path: Path) -> None:
         10 * sum(n * width * flops_per_token(model.model, width) for width, n in widths.items())
     )
     work = workload_of(grouped)
-    assert (work.batches, work.flops) == (40, grouped.cost.flops)
+    assert work.flops == grouped.cost.flops
     assert work.tokens == round(10 * sum(n * width for width, n in widths.items()))
     assert 0.5 * spec.train.tokens < work.tokens < 0.65 * spec.train.tokens
     assert grouped.cost.flops < 0.65 * (whole.cost.flops or 0)
@@ -306,7 +306,6 @@ def test_a_group_is_no_larger_than_a_micro_batch(
     stage = training(tmp_path, length_groups=4, **changes)
     spec: Any = stage.spec
     assert rows_at_once(spec) == most
-    assert workload_of(stage).batches == 10 * ROWS // most
 
 
 def test_a_source_whose_ends_are_not_known_counts_whole(tmp_path: Path) -> None:

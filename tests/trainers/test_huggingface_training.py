@@ -75,7 +75,9 @@ def test_a_model_is_extended(tmp_path: Path, parents: Mapping[str, Path], embedd
         },
     )
     path = run(tmp_path, stage, training_stage.run, parents)
-    before, trained = load_model(parents["from"]), load_model(path)
+    before = load_model(parents["from"])
+    [checkpoint] = (path / "checkpoint").iterdir()
+    trained = load_model(checkpoint)
     assert (trained.train_length, read_config(parents["from"]).context_length) == (32, 128)
     assert trained.embedding == (before.embedding if embedding is None else stage.embedding)
     result = json.loads((path / "result.json").read_text())
@@ -83,7 +85,6 @@ def test_a_model_is_extended(tmp_path: Path, parents: Mapping[str, Path], embedd
     [loss] = [metric["value"] for metric in result["metrics"]]
     assert loss < rows[0].values["loss"]
     # It goes on from a checkpoint of ours, which has the same tokenizer.
-    checkpoint = next((path / "checkpoint").iterdir())
     ours, theirs = (load_tokenizer(read_config(p).tokenizer) for p in (checkpoint, parents["from"]))
     assert ours.identity() == theirs.identity()
 
