@@ -17,10 +17,9 @@ _NON_FINITE = {"nan": "NaN", "inf": "∞", "-inf": "−∞"}
 
 @dataclass(frozen=True)
 class CurveAxis:
-    """What a curve runs over: `name` ends the metric's name, as in `perplexity_by_length`.
+    """What a curve runs over; `label` is the axis title of a figure.
 
-    `label` is the axis title of a figure. `in_tokens` says whether x counts tokens, so that the
-    trained length can be marked on it.
+    `in_tokens` says whether x counts tokens, so that the trained length can be marked on it.
     """
 
     name: str
@@ -32,16 +31,14 @@ LENGTH = CurveAxis("length", "context length, tokens", in_tokens=True)
 POSITION = CurveAxis("position", "position, tokens", in_tokens=True)
 INPUT_LENGTH = CurveAxis("input_length", "length of the input, symbols", in_tokens=False)
 WORDS = CurveAxis("words", "bucket of lengths, words", in_tokens=False)
-CURVE_AXES = {axis.name: axis for axis in (LENGTH, POSITION, INPUT_LENGTH, WORDS)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """A metric of one stage.
 
-    `name` is what it is logged under; that of a curve ends in its axis, `_by_length`.
-    `short_name` is what claims use, `label` the words that tables use; by default the name in
-    words, without the axis.
+    `name` is what it is logged under, `short_name` what claims use, `label` the words that tables
+    use; by default the name in words, without the axis that it may end in (`_by_length`).
     A curve has an `axis`, and `xs`, the points that the configuration asks for. `corpus` is the
     text that the metric is measured on. `mastery` is set for the accuracy of a task that a model
     may fail to learn: it names the metric that tells what the model knows inside the trained
@@ -65,8 +62,6 @@ class Metric:
 
     def __post_init__(self) -> None:
         ending = "" if self.axis is None else f"_by_{self.axis.name}"
-        if self.name.partition("_by_")[2] != ending.removeprefix("_by_"):
-            raise ValueError(f"the name of a curve ends in its axis: {self.name}, {self.by}")
         if not self.label:
             object.__setattr__(self, "label", self.name.removesuffix(ending).replace("_", " "))
 

@@ -16,7 +16,10 @@ from fope_lab.tracking.names import line_names, run_names
 
 @dataclass(frozen=True, kw_only=True)
 class StageOutline:
-    """A stage; `cached` if the store already had it, finished, when the sweep was first planned."""
+    """A stage; `cached` if the store already had it, finished, when the sweep was first planned.
+
+    `curves` has the axis of each of its metrics that is a curve, by the metric's name.
+    """
 
     key: str
     label: str
@@ -28,6 +31,7 @@ class StageOutline:
     seed: int | None
     embedding: str | None
     scale: str | None
+    curves: Mapping[str, str]
     cached: bool
 
 
@@ -54,9 +58,10 @@ class Outline:
     def of(cls, plan: Plan, cached: Mapping[str, bool]) -> Outline:
         """The outline of a plan; `cached` holds, by key, what was recorded for stages before."""
         sweep = plan.sweep
-        own = [name for name in StageOutline.__dataclass_fields__ if name != "cached"]
+        own = StageOutline.__dataclass_fields__.keys() - {"curves", "cached"}
         stages = [
             {name: getattr(stage, name) for name in own}
+            | {"curves": {m.name: m.axis.name for m in stage.spec.metrics() if m.axis is not None}}
             | {"cached": cached.get(stage.key, plan.states[stage.key].is_done)}
             for stage in sweep.stages
         ]

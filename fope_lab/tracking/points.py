@@ -22,6 +22,9 @@ LISTED_AXES = (LENGTH.name, WORDS.name)
 """The axes whose curves have few points; those over positions have too many for a list."""
 PointId = tuple[str, int, int]
 """The name, step and timestamp of a point, which identify it within a run: the value follows."""
+ERRORS = ("_stderr", "_ci95_low", "_ci95_high", "_n")
+"""The ends of the names of metrics that say how sure another metric is, as in loss_stderr and in
+perplexity_stderr/64."""
 
 
 class Point(NamedTuple):
@@ -37,15 +40,18 @@ class Point(NamedTuple):
         return self.name, self.step, self.timestamp
 
 
-def points(row: Row) -> list[Point]:
-    """The metrics of a row as points; a value that is not finite becomes NaN."""
+def points(row: Row, curves: Mapping[str, str]) -> list[Point]:
+    """The metrics of a row as points; a value that is not finite becomes NaN.
+
+    `curves` has the axis of each metric that is a curve.
+    """
     found = []
     for name, value in row.values.items():
         number = float(value) if math.isfinite(value) else math.nan
         found.append(Point(valid_name(name), row.step, row.timestamp, number))
-        curve, _, axis = name.rpartition("_by_")
-        if axis in LISTED_AXES:
-            found.append(Point(valid_name(f"{curve}/{row.step}"), 0, row.timestamp, number))
+        if (axis := curves.get(name)) in LISTED_AXES:
+            listed = f"{name.removesuffix(f'_by_{axis}')}/{row.step}"
+            found.append(Point(valid_name(listed), 0, row.timestamp, number))
     return found
 
 
@@ -76,17 +82,18 @@ def result_rows(content: Mapping[str, Any], rows: Sequence[Row], timestamp: int)
     return [Row(step, timestamp, values) for step, values in by_step.items()]
 
 
-def measured_points(rows: Iterable[Row]) -> list[Point]:
+def measured_points(rows: Iterable[Row], curves: Mapping[str, str]) -> list[Point]:
     """What an evaluation says of its model: the last value of each metric but whole curves.
 
     A value that is not finite is left out, because MLflow stores NaN of a model as 0. The machine's
     load is left out, too.
     """
-    last = {point.name: point for row in rows for point in points(row)}
+    last = {point.name: point for row in rows for point in points(row, curves)}
+    whole = tuple(f"{curve}{end}" for curve in curves for end in ("", *ERRORS))
     return [
         point
         for name, point in last.items()
-        if "_by_" not in name and not name.startswith("system/") and math.isfinite(point.value)
+        if name not in whole and not name.startswith("system/") and math.isfinite(point.value)
     ]
 
 

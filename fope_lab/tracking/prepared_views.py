@@ -22,15 +22,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.stages.labels import label, telling_columns
-from fope_lab.stages.metric import CURVE_AXES
 from fope_lab.tracking.outline import Outline, StageOutline
+from fope_lab.tracking.points import ERRORS
 from fope_lab.tracking.stage_run import CURRENT, EDITION, LINE, SUMMARY, valid_name
 
 TAG = "mlflow.sharedViewState."
 RESULTS = "results"
-ERRORS = ("_stderr", "_ci95_low", "_ci95_high", "_n")
-"""The ends of the names of metrics that say how sure another metric is, as in loss_stderr and in
-perplexity_stderr/64."""
 GROUPED: Mapping[str, Any] = {
     "groupBy": {
         "aggregateFunction": "average",
@@ -94,9 +91,10 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
     for section, stages in sections.items():
         found = {name for stage in stages for name in metrics[stage.key]}
         names = sorted((name for name in found if not _is_error(name)), key=_natural)
-        numbers = [name for name in names if not _is_curve(name)]
+        curves = {name for stage in stages for name in stage.curves}
+        numbers = [name for name in names if name not in curves]
         trains = "train" in stages[0].config
-        charts = {**_charts(names, steps=trains), **GROUPED}
+        charts = {**_charts(names, curves, steps=trains), **GROUPED}
         where = f"tags.stage = '{section}'"
         columns = _columns(stages, numbers)
         views.append(_view(outline, section, where, columns, charts, len(stages)))
@@ -157,7 +155,7 @@ def _view(
     return View(view_id, name, title, mode, {**state, **(charts or {})})
 
 
-def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:
+def _charts(names: Sequence[str], curves: Collection[str], *, steps: bool) -> dict[str, Any]:
     """A chart for each metric that has no "/" in its name; MLflow adds the others, folded up.
 
     It draws lines over the axis of a curve, or over the `steps` of a training, else bars.
@@ -166,7 +164,7 @@ def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:
     drawn = sorted((name for name in names if "/" not in name), key=answers_first)[:MOST_CHARTS]
     folded = dict.fromkeys(name.rpartition("/")[0] for name in names if "/" in name)
     return {
-        "compareRunCharts": [_chart(name, steps=steps) for name in drawn],
+        "compareRunCharts": [_chart(name, curve=name in curves, steps=steps) for name in drawn],
         "compareRunSections": [
             {
                 "uuid": name,
@@ -183,7 +181,7 @@ def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:
     }
 
 
-def _chart(name: str, *, steps: bool) -> dict[str, Any]:
+def _chart(name: str, *, curve: bool, steps: bool) -> dict[str, Any]:
     chart = {
         "uuid": f"chart of {name}",
         "type": "BAR",
@@ -194,12 +192,12 @@ def _chart(name: str, *, steps: bool) -> dict[str, Any]:
         "displayName": name.replace("_", " "),
         "metricKey": name,
     }
-    if not (_is_curve(name) or (steps and not name.startswith(LEAST))):
+    if not (curve or (steps and not name.startswith(LEAST))):
         return chart
     return chart | {
         "type": "LINE",
         "lineSmoothness": 0,
-        "xAxisScaleType": "log" if _is_curve(name) else "linear",
+        "xAxisScaleType": "log" if curve else "linear",
         "scaleType": "log" if name.startswith(PERPLEXITY) else "linear",
         "range": {},
         "xAxisKey": "step",
@@ -245,10 +243,6 @@ def _is_second(name: str) -> bool:
 def _order_in_training(name: str) -> tuple[bool, bool]:
     """The curves of the loss first, then a loss that is a single number."""
     return LOSS not in name, name.startswith(LEAST)
-
-
-def _is_curve(name: str) -> bool:
-    return name.rpartition("_by_")[2] in CURVE_AXES
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -98,7 +98,7 @@ class Upload:
             if text := not_finite(rows):
                 wanted["non_finite"] = text
             run = run or experiment.create(stage.key, wanted, now.started)
-            logged = [point for row in rows for point in points(row)]
+            logged = [point for row in rows for point in points(row, stage.curves)]
             if not run.points() <= {point.id for point in logged}:
                 run = experiment.replace(stage.key, wanted, now.started)
             present = run.points()
@@ -151,7 +151,8 @@ class Upload:
         model = (self._experiment.models or {}).get(parent.run_id) if parent else None
         is_new = model is not None and run.tags.get(MODEL_ID) != model
         if model and is_new and reads_same_model(stage, self._stages, self._store):
-            measured = [] if leaves_model(stage) else measured_points(_all_rows(folder, now))
+            rows = [] if leaves_model(stage) else _all_rows(folder, now)
+            measured = measured_points(rows, stage.curves)
             data = datasets(stage, self._stages, self._store)
             run.add_read_model(model, measured, data[0] if data else None)
 
@@ -177,7 +178,7 @@ class Upload:
         # The revision is saved before the points, so that two reports never share a step.
         revision = int(run.tags.get("revision", "0")) + 1
         run.log((), {"revision": str(revision)}, {})
-        run.log(points(Row(revision, report.time, dict(report.metrics))), {}, {})
+        run.log(points(Row(revision, report.time, dict(report.metrics)), {}), {}, {})
         for name in report.files:
             folder, _, _ = name.rpartition("/")
             run.add_file(self._ledger.folder(sweep) / name, folder or None)

@@ -52,6 +52,7 @@ def plan_of(**changes: Any) -> Any:
         "seed": 0,
         "embedding": "rope",
         "scale": None,
+        "spec": SimpleNamespace(metrics=lambda: ()),
     } | changes
     return SimpleNamespace(
         sweep=SimpleNamespace(
@@ -63,7 +64,7 @@ def plan_of(**changes: Any) -> Any:
 
 @given(st.dictionaries(st.text("abcü@% =", min_size=1), st.floats(), min_size=1))
 def test_points_have_names_and_values_that_mlflow_takes(values: dict[str, float]) -> None:
-    found = points(Row(7, 1000, values))
+    found = points(Row(7, 1000, values), {})
     for point, value in zip(found, values.values(), strict=True):
         _validate_metric_name(point.name)
         assert (point.step, point.timestamp) == (7, 1000)
@@ -101,13 +102,16 @@ def test_tags_say_which_code_made_a_stage_and_how_long_it_took() -> None:
 
 
 def test_a_curve_over_lengths_is_a_number_for_each_length_too() -> None:
-    curves = {"perplexity_by_length": 9.5, "perplexity_by_length_stderr": 0.5}
-    assert points(Row(64, 7, curves | {"accuracy_by_position": 1.0, "loss": 2.0})) == [
+    curves = {"perplexity_by_length": "length", "accuracy_by_position": "position"}
+    values = {"perplexity_by_length": 9.5, "perplexity_by_length_stderr": 0.5}
+    values |= {"accuracy_by_position": 1.0, "loss": 2.0, "words_by_length": 3.0}
+    assert points(Row(64, 7, values), curves) == [
         ("perplexity_by_length", 64, 7, 9.5),
         ("perplexity/64", 0, 7, 9.5),
         ("perplexity_by_length_stderr", 64, 7, 0.5),
         ("accuracy_by_position", 64, 7, 1.0),
         ("loss", 64, 7, 2.0),
+        ("words_by_length", 64, 7, 3.0),  # which no metric declares as a curve
     ]
 
 

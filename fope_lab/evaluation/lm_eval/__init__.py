@@ -221,8 +221,8 @@ def metric_name(task: str, one: TaskMetric) -> str:
 
 
 def _word(text: str) -> str:
-    """One word that claims and MLflow can name; `_by_` is left to curves."""
-    return re.sub(r"\W+", "_", text).replace("_by_", "_per_")
+    """One word that claims and MLflow can name."""
+    return re.sub(r"\W+", "_", text)
 
 
 def _write_answers(path: Path, samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:

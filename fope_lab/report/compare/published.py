@@ -22,7 +22,7 @@ from annotated_types import MinLen
 from fope_lab.config.annotations import Interval
 from fope_lab.config.checks import Parsed, Pattern
 from fope_lab.config.options import Options, PositiveInt, nested
-from fope_lab.config.problems import ConfigError, Problem, SweepError, missing
+from fope_lab.config.problems import ConfigError, Problem, SweepError
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_path
 from fope_lab.stages.labels import label
@@ -76,14 +76,6 @@ class PublishedColumn(Options):
     x: int | None = None
     corpus: str | None = None
     where: Where = field(default_factory=dict)
-
-    def problems(self) -> Iterable[Problem]:
-        """A point of no curve, and a curve without a point."""
-        by = self.metric.partition("_by_")[2]
-        if by and self.x is None:
-            yield missing(("x",), f"{self.metric} is a curve by {by}")
-        if self.x is not None and not by:
-            yield Problem(("x",), f"found {self.x}, but {self.metric} is no curve")
 
 
 @dataclass(frozen=True, kw_only=True)
