@@ -25,7 +25,6 @@ class Interval:
         return ", ".join(f"{sign} {end:g}" for sign, end in ends if end is not None)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """The schema of the annotated type, with the ends of the interval set."""
         schema = handler(source)
         for name in ("ge", "gt", "le", "lt"):
             end = getattr(self, name)

@@ -23,7 +23,6 @@ class _Check(ABC):
         """Raise ConfigError if the value is wrong."""
 
     def schema(self) -> dict[str, Any]:
-        """The part of the value's JSON Schema that tells what `check` does."""
         return {}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:

@@ -47,7 +47,6 @@ def require_packages(what: str, names: Iterable[str]) -> None:
 
 
 def missing_packages(what: str, names: Iterable[str]) -> str:
-    """Return the error message for packages that are not installed."""
     missing = list(names)
     extras = list(dict.fromkeys(EXTRA_OF[name] for name in missing))
     are = "is" if len(missing) == 1 else "are"

@@ -47,15 +47,12 @@ class NamedTypes(Generic[T]):
             self.register(name, self._types[name])
 
     def registered(self) -> dict[str, type[T]]:
-        """The classes that are registered by now."""
         return dict(self._types)
 
     def restore(self, types: Mapping[str, type[T]]) -> None:
-        """Go back to the classes that `registered` returned."""
         self._types, self._sorted = dict(types), {}
 
     def discover(self) -> None:
-        """Import whatever defines a class."""
         discover(self._package, self._skip)
 
     def all(self) -> Mapping[str, type[T]]:

@@ -58,12 +58,10 @@ class Option:
 
     @property
     def required(self) -> bool:
-        """Whether a mapping must give it."""
         return self.default is MISSING
 
     @property
     def doc(self) -> str:
-        """The description of the option; empty where the annotation has none."""
         return next(_docs(self.annotation), "")
 
     def read(self, value: Any, base: Path | None = None, cache: Cache | None = None) -> Any:
@@ -135,7 +133,6 @@ class Entry(Generic[T]):
 
     @property
     def required(self) -> list[str]:
-        """The options that have no default."""
         return [name for name, option in self.options.items() if option.required]
 
     def read(

@@ -137,7 +137,6 @@ def installed_plugins() -> dict[str, str]:
 
 
 def loaded_plugins() -> tuple[Plugin, ...]:
-    """Every plug-in that was imported, in that order."""
     return tuple(_loaded.values())
 
 

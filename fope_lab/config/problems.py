@@ -53,7 +53,6 @@ class Problem:
 
     @property
     def field(self) -> str:
-        """The path as text; the empty string is the whole configuration."""
         return format_path(self.path)
 
     @property

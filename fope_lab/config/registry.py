@@ -54,7 +54,6 @@ class Registry(Generic[T]):
         return tuple(dict.fromkeys((*self._types.all(), *self._presets)))
 
     def entry(self, name: str) -> Entry[T]:
-        """What a name stands for."""
         if name in self._presets:
             preset = self._presets[name]
             return entry_of(type(preset), self.title(name), preset)
@@ -62,7 +61,6 @@ class Registry(Generic[T]):
 
     @property
     def entries(self) -> Mapping[str, Entry[T]]:
-        """What each name stands for."""
         return {name: self.entry(name) for name in self.all_names()}
 
     @property
@@ -73,7 +71,6 @@ class Registry(Generic[T]):
         return {option: name for option, name in shorthands.items() if option}
 
     def title(self, name: str) -> str:
-        """What errors call a named thing."""
         return f"{self.noun} {name}"
 
     def names(self) -> list[str]:

@@ -17,12 +17,10 @@ _FOLDER = "sweeps"
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the sweeps that come with fope-lab."""
     return next((place for place in _PLACES if place.is_dir()), _PLACES[-1])
 
 
 def shipped_names() -> list[str]:
-    """Return the names of all shipped sweeps and of the folders that they are in."""
     root = shipped_folder()
     files = {path.relative_to(root).with_suffix("") for path in root.rglob(f"*{SUFFIX}")}
     folders = {path.parent for path in files} - {Path()}

@@ -98,7 +98,6 @@ class Document:
         return self._lines.get(path)
 
     def locate(self, problem: Problem) -> Problem:
-        """The problem with its place in this file."""
         return dataclasses.replace(problem, file=self.path, line=self.line(problem.path))
 
     def _read(self) -> str:

@@ -24,7 +24,7 @@ from fope_lab.store.lease import LeaseObserver, LeaseState
 from fope_lab.store.state import CACHED, ENDED
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.made_by import other_parents, output_digest, read_other_output
-from fope_lab.sweep.plan import block_descendants, is_ready
+from fope_lab.sweep.plan import block_descendants, unfinished_parents
 
 WAITING = StageState(Status.WAITING)
 STARTED = StageState(Status.RUNNING)
@@ -213,7 +213,7 @@ class StageSearcher(Searcher):
             key
             for key, stage in self._stages.items()
             if (states[key].status is Status.WAITING or states[key].elsewhere)
-            and is_ready(stage, states)
+            and not unfinished_parents(stage, states)
         ]
         return sorted(ready, key=lambda key: (states[key].elsewhere, -self._urgency[key]))
 

@@ -98,7 +98,6 @@ class PlanEstimate:
         }
 
     def totals(self) -> dict[str, Any]:
-        """Count the stages by state, and sum over those that are left to do."""
         counts = Counter(action(self.states[stage.key]) for stage in self.stages)
         certain = self._of("run", "resume")
         return {

@@ -88,7 +88,6 @@ class Workload:
 
 
 def workload_of(stage: Stage) -> Workload:
-    """Return the workload of a stage, from its configuration."""
     spec, cost, model = stage.spec, stage.cost, stage.model_spec
     tokens, flops, family, precision = cost.tokens, cost.flops, stage.kind, "float32"
     size = spec.resources.size
@@ -129,7 +128,6 @@ class Timing:
 
     @property
     def on_one_thread(self) -> float:
-        """The seconds that it would have taken on one thread."""
         return self.seconds * speed_up(self.work.threads)
 
 
@@ -171,7 +169,6 @@ class Calibration:
         return max(counts, key=counts.__getitem__, default=None)
 
     def estimate(self, work: Workload, device: Device) -> Forecast:
-        """Estimate the seconds of `work` on `device`."""
         speed, flops = speed_up(work.threads), work.flops or 0.0
         if not work.is_known:
             return self._of_the_same_settings(work, device) or _unmeasured(work, device)

@@ -75,12 +75,10 @@ class Capacity:
         self._different_sizes = set(self._sizes.values())
 
     def acquire(self, key: str) -> None:
-        """Count a stage as started: it takes its amounts from what is free."""
         self._ends[key] = self._clock() + self._demands[key].seconds
         _add(self._used, self._demands[key].amounts, 1)
 
     def release(self, key: str) -> None:
-        """Count a stage as ended: its amounts are free again."""
         del self._ends[key]
         _add(self._used, self._demands[key].amounts, -1)
 

@@ -61,7 +61,6 @@ class Resources(Options):
 
     @property
     def size(self) -> int:
-        """The number of worker processes of the stage."""
         return self.workers or max(1, int(self.gpus))
 
     @property
@@ -70,7 +69,6 @@ class Resources(Options):
         return max(1, int(self.cpus))
 
     def problems(self) -> Iterable[Problem]:
-        """GPUs that the workers can't share out."""
         if self.gpus > 1 and self.gpus != int(self.gpus):
             needs = "a fraction of one GPU or a whole number of them"
             yield Problem(("gpus",), f"found {self.gpus:g}", needs)
@@ -119,7 +117,6 @@ class StageConfig(Options, ABC):
             STAGE_TYPES.register(kind, cls)
 
     def problems(self) -> Iterable[Problem]:
-        """Workers that can't share the work, and shares of a model that is not trained."""
         if self.resources.size > 1 and not self.divisible:
             workers = self.resources.workers
             name, given = ("gpus", self.resources.gpus) if workers is None else ("workers", workers)

@@ -67,12 +67,10 @@ class Metric:
 
     @property
     def by(self) -> str:
-        """The name of a curve's axis in words; empty for a single number."""
         return "" if self.axis is None else self.axis.name.replace("_", " ")
 
     @property
     def axis_label(self) -> str:
-        """The axis of a curve as figures label it; empty for a single number."""
         return "" if self.axis is None else self.axis.label
 
     @property
@@ -87,7 +85,6 @@ class Metric:
 
     @property
     def is_fraction(self) -> bool:
-        """Whether all values are in [0, 1]."""
         return self.unit == "fraction"
 
     def format(self, value: float, spread: float | None = None) -> str:

@@ -83,7 +83,6 @@ class ResultRecord:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The content as JSON values."""
         return {
             "format": FORMAT,
             "metrics": [dataclasses.asdict(measurement) for measurement in self.metrics],

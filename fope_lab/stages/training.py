@@ -144,7 +144,6 @@ class TrainSettings(Options):
             object.__setattr__(self, "validation_tokens", 65_536)
 
     def problems(self) -> Iterable[Problem]:
-        """Shares that are more than the whole, and a selection without validations."""
         if self.warmup + (self.decay or 0) > 1 + 1e-9:
             message = f"found {self.decay:g}, which with warmup {self.warmup:g} is more than 1"
             yield Problem(("decay",), message, f"at most {1 - self.warmup:g}")
@@ -152,7 +151,6 @@ class TrainSettings(Options):
             yield missing(("validate_every",), f"select {self.keep} compares validations")
 
     def idle_options(self) -> Mapping[str, str]:
-        """Settings of another schedule, and of validations where there are none."""
         idle = {}
         if self.schedule != "wsd":
             idle["decay"] = f"schedule {self.schedule} has no linear decay"
@@ -234,8 +232,6 @@ class TrainingConfig(StageConfig):
         ]
 
     def problems(self) -> Iterable[Problem]:
-        """Batches that are not whole rows, or that the workers can't share; validations of no
-        data, or of less than a row."""
         yield from super().problems()
         train, length = self.train, self.data.length
         whole = True
@@ -298,7 +294,6 @@ class Pretrain(TrainingConfig, kind="pretrain"):
     tokenizer: TokenizerSection = "byte"
 
     def stands_alone(self) -> bool:
-        """True: pre-training starts from random weights and needs no parent."""
         return True
 
 
@@ -333,7 +328,6 @@ class Extend(FurtherTraining, kind="extend"):
     ] = "draw"
 
     def problems(self) -> Iterable[Problem]:
-        """A resizing of an embedding that stays as it is."""
         yield from super().problems()
         if self.resizing != "draw" and self.embedding is None:
             fault = "has no effect: the model keeps its embedding"

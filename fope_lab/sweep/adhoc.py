@@ -37,21 +37,23 @@ def adhoc_sweep(
 ) -> tuple[Sweep, str]:
     """Return the sweep with this content, and its YAML text; `store` is that of load_sweep.
 
-    Relative paths start from the current folder. Without a name the sweep is named after the
-    command and a hash of the content: the same arguments give the same sweep. Raises SweepError,
-    whose problems name the command instead of a file.
+    Relative paths start from the current folder. A sweep without a name is named by a hash of its
+    content. Raises SweepError, whose problems name the command instead of a file.
     """
     named = {"name": name or f"{command}-{digest(content)[:DIGITS]}", **content}
     text = yaml.safe_dump(named, sort_keys=False, allow_unicode=True)
     try:
         return parse_sweep(text, Path.cwd() / f"fope-lab {command}", store), text
     except SweepError as error:
-        where = Path(f"fope-lab {command}")
-        problems = (
-            replace(p, path=p.path[p.path[:1] == ("stages",) :], file=where, line=None)
-            for p in error.problems
-        )
-        raise SweepError(problems) from None
+        raise SweepError(
+            replace(
+                problem,
+                path=problem.path[problem.path[:1] == ("stages",) :],
+                file=Path(f"fope-lab {command}"),
+                line=None,
+            )
+            for problem in error.problems
+        ) from None
 
 
 def save_sweep(sweep: Sweep, text: str, store: Path) -> Path:
@@ -77,7 +79,6 @@ def parse_argument(text: str, flag: str) -> Any:
     return Document(Path(flag), text).value
 
 
-ANALYSIS = "analysis"
 TASKS_FLAG, EMBEDDING_FLAG = "--tasks", "--embedding"
 SAID_ELSEWHERE = {"kind": "it is the name before the colon", "from": "CHECKPOINT says it"}
 """The fields of a stage that a task can't set, and where they come from instead."""
@@ -94,11 +95,14 @@ def evaluation_content(
 
     A task is a kind's name, the name of a task of a kind (`hellaswag`), or `kind: {field: value}`
     with the fields of a sweep file; tasks of the same kind become one stage. `lengths` apply to
-    every kind that has lengths and does not set its own. With `embeddings`, written as in a sweep
-    file, every checkpoint is measured with each of them in place of its own. Raises SweepError,
-    also if `lengths` have no effect.
+    every kind that has lengths and does not set its own, and each of `embeddings`, written as in a
+    sweep file, takes the place of a checkpoint's own. Raises SweepError, also if `lengths` have no
+    effect.
     """
-    replacements = [parse_argument(text, EMBEDDING_FLAG) for text in embeddings]
+    fields = {
+        "from": list(map(as_reference, checkpoints)),
+        "embedding": [parse_argument(text, EMBEDDING_FLAG) for text in embeddings],
+    }
     stages: dict[str, dict[str, Any]] = {}
     for text in tasks:
         for kind, section in _sections(text):
@@ -106,36 +110,25 @@ def evaluation_content(
                 _merge(stages[kind], section)
             else:
                 stages[kind] = {"kind": kind, **section}
-    without = [s for name, s in stages.items() if _has(name, "lengths") and "lengths" not in s]
-    if lengths and not without:
-        message = "has no effect: the tasks have no lengths, or say them themselves"
-        raise _wrong("--lengths", message)
-    for section in without if lengths else ():
-        section["lengths"] = [*(lengths or ())]
-    for section in stages.values() if gpus else ():
-        section.setdefault("resources", {"gpus": gpus})
-    fields = {"from": list(map(as_reference, checkpoints)), "embedding": replacements}
-    return {"stages": stages, **_axes(stages, fields)}
-
-
-def _axes(
-    stages: Mapping[str, dict[str, Any]], fields: Mapping[str, Sequence[Any]]
-) -> dict[str, Any]:
-    """Return the axes over fields that all stages share: every combination of their values.
-
-    A field with one value is set in the stages instead. A stage that sets a field keeps its value.
-    """
-    several = {name: values for name, values in fields.items() if len(values) > 1}
-    rows = list(itertools.product(*several.values()))
-    axes = {
-        f"{stage}.{name}": [row[i] for row in rows]
-        for stage, section in stages.items()
-        for i, name in enumerate(several)
-        if name not in section
-    }
-    for section in stages.values():
-        section |= {name: v[0] for name, v in fields.items() if len(v) == 1 and name not in section}
-    return {"zip": axes} if axes else {}
+    if lengths:
+        without = [s for name, s in stages.items() if _has(name, "lengths") and "lengths" not in s]
+        if not without:
+            message = "has no effect: the tasks have no lengths, or say them themselves"
+            raise _wrong("--lengths", message)
+        for section in without:
+            section["lengths"] = list(lengths)
+    # Every combination of the values, as one axis that all stages share; a section keeps its own.
+    rows = list(itertools.product(*(values for values in fields.values() if values)))
+    axes: dict[str, list[Any]] = {}
+    for kind, section in stages.items():
+        if gpus:
+            section.setdefault("resources", {"gpus": gpus})
+        for i, name in enumerate(name for name, values in fields.items() if values):
+            if len(fields[name]) == 1:
+                section.setdefault(name, fields[name][0])
+            elif name not in section:
+                axes[f"{kind}.{name}"] = [row[i] for row in rows]
+    return {"stages": stages, **({"zip": axes} if axes else {})}
 
 
 def analysis_content(
@@ -153,13 +146,11 @@ def analysis_content(
         section["corpus"] = parse_argument(corpus, "--corpus")
     if gpus:
         section["resources"] = {"gpus": gpus}
-    content: dict[str, Any] = {"stages": {ANALYSIS: section}}
     references = list(map(as_reference, checkpoints))
     if len(references) == 1:
         [section["from"]] = references
-    elif references:
-        content["grid"] = {f"{ANALYSIS}.from": references}
-    return content
+    grid = {"grid": {"analysis.from": references}} if len(references) > 1 else {}
+    return {"stages": {"analysis": section}, **grid}
 
 
 def _has(kind: str, field: str) -> bool:
@@ -199,20 +190,14 @@ def _sections(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
             raise _wrong(TASKS_FLAG, f"{name} is a task of {' and '.join(owners)}; write {choices}")
         else:
             near = did_you_mean(name, [*tasks_of, *itertools.chain(*tasks_of.values())])
-            with_tasks = name_list(kind for kind, tasks in tasks_of.items() if tasks)
-            raise _wrong(
-                TASKS_FLAG,
-                f"unknown task {shown(name)}{near} (allowed: {name_list(tasks_of)}, "
-                f"and the tasks of {with_tasks})",
-            )
+            with_tasks = name_list(filter(tasks_of.get, tasks_of))
+            allowed = f"{name_list(tasks_of)}, and the tasks of {with_tasks}"
+            raise _wrong(TASKS_FLAG, f"unknown task {shown(name)}{near} (allowed: {allowed})")
 
 
 def _merge(known: dict[str, Any], section: Mapping[str, Any]) -> None:
-    """Add a section to a known one of the same kind.
-
-    With tasks, all other fields must be equal: one that is given with a task must not apply to
-    another. A kind without tasks takes each field once.
-    """
+    """Add a section of the same kind. One with tasks has equal fields: those of a task must not
+    apply to another; without tasks, each field is given once."""
     kind = known["kind"]
     if not _has(kind, "tasks"):
         for field, value in section.items():
@@ -234,7 +219,6 @@ def _wrong(argument: str, message: str) -> SweepError:
     return SweepError(Problem((argument,), message))
 
 
-SUFFIX = ".yaml"
 LENGTHS: tuple[int, ...] = (32, 64, 128, 256, 512)
 """The context lengths that are evaluated, as far as the text is long enough."""
 TRAINED = 64
@@ -280,11 +264,12 @@ def write_new_sweep(path: Path, text: Sequence[str]) -> Sweep:
 
     Raises SweepError if `path` exists or can't be written, or if the text can't be used.
     """
-    if path.suffix != SUFFIX:
-        needs = f"a name that ends in {SUFFIX}, such as books{SUFFIX}"
+    there = _wrong("NAME", f"{path} is already there; choose another name")
+    if path.suffix != ".yaml":
+        needs = "a name that ends in .yaml, such as books.yaml"
         raise _wrong("NAME", f"found {str(path)!r}, needs {needs}")
     if path.exists():
-        raise _wrong("NAME", f"{path} is already there; choose another name")
+        raise there
     if not path.parent.is_dir():
         raise _wrong("NAME", f"{path.parent} is not a folder")
     lengths, data, corpus = LENGTHS, f"corpus: {DEFAULT_CORPUS}", DEFAULT_CORPUS
@@ -308,7 +293,7 @@ def write_new_sweep(path: Path, text: Sequence[str]) -> Sweep:
         with path.open("x", encoding="utf-8") as file:
             file.write(content)
     except FileExistsError:
-        raise _wrong("NAME", f"{path} is already there; choose another name") from None
+        raise there from None
     except OSError as error:
         raise _wrong("NAME", f"{path} can't be written: {error.strerror}") from error
     return sweep

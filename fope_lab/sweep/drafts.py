@@ -96,12 +96,10 @@ class Parent:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a stage or a model to start from."""
         return self.stage is not None or self.external is not None
 
     @property
     def model_spec(self) -> ModelSpec | None:
-        """The model to start from."""
         origin = self.stage or self.external
         return origin.model_spec if origin else None
 
@@ -152,7 +150,6 @@ class Drafts:
 
     @property
     def candidates(self) -> list[Candidates]:
-        """All candidates, once for all seeds."""
         return list(self._candidates.values())
 
     def add_point(self, point: GridPoint) -> None:

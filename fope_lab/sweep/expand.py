@@ -47,7 +47,6 @@ class Expansion:
         self._labels: dict[str, Mapping[str, str]] = {}
 
     def points(self) -> list[GridPoint]:
-        """Return every grid point."""
         file = self._file
         grid, zipped = self._choices("grid", file.grid), self._choices("zip", file.zip)
         for axis in grid.keys() & zipped.keys():

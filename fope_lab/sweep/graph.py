@@ -43,17 +43,14 @@ class Stage:
 
     @functools.cached_property
     def config(self) -> dict[str, Any]:
-        """The kind and every field of `spec` as JSON values."""
         return config_json(self.spec)
 
     @property
     def embedding(self) -> str | None:
-        """The embedding's name in the sweep file, if the stage has a model."""
         return self.model_spec.embedding_label if self.model_spec else None
 
     @property
     def scale(self) -> str | None:
-        """The model's scale in the sweep file, if it was given one."""
         return self.model_spec.scale if self.model_spec else None
 
 

@@ -59,7 +59,6 @@ class _FileKinds(Registry[StageConfig]):
     """Every kind that a sweep file may name."""
 
     def all_names(self) -> tuple[str, ...]:
-        """The kinds that a sweep file may name."""
         return tuple(name for name, kind in self._types.all().items() if kind.user_facing)
 
     def entry(self, name: str) -> Entry[StageConfig]:

@@ -1,12 +1,12 @@
 """What the corpora of local files hold: today, or when a run of the store read them.
 
-The key of a stage follows from the content of the files that it reads. When files are gone and the
-rest is as it was, the content that the store recorded takes their place: all stages have the keys
-that they had, and finished stages are found. Files that have changed are read as they are today.
+When files are gone and the rest is as it was, the content that the store recorded takes their
+place, so that all stages keep their keys. Files that have changed are read as they are today.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -40,7 +40,6 @@ class KnownCorpus:
 
     @functools.cached_property
     def missing(self) -> tuple[str, ...]:
-        """The files that are gone."""
         return tuple(path for path in self.files if not os.path.exists(path))
 
 
@@ -87,7 +86,6 @@ class LocalCorpora:
         return known.identity if known else corpus.identity()
 
     def missing(self, corpus: Corpus) -> tuple[str, ...]:
-        """Return the files of a corpus that are gone; none if it was read today."""
         known = self._replaced.get(_text(corpus.canonical()))
         return known.missing if known else ()
 
@@ -115,10 +113,12 @@ class LocalCorpora:
         except DataError:
             resolved = None
         known = next(self._known(named, folder, sweep), None)
-        if known is not None and _replaces(known, found):
-            placed = named.placed(folder, sorted(known.files))
-            self._replaced[_text(dataclasses.replace(named, **placed).canonical())] = known
-            return placed
+        if known and known.missing and found.keys() <= known.files.keys():
+            there = known.files.keys() - set(known.missing)
+            if all(known.files[path] == file_sha256(Path(path)) for path in there):
+                placed = named.placed(folder, sorted(known.files))
+                self._replaced[_text(dataclasses.replace(named, **placed).canonical())] = known
+                return placed
         if resolved is not None:
             if not any(os.path.isabs(os.path.expanduser(place)) for place in named.places()):
                 found = {os.path.relpath(path, folder): sha256 for path, sha256 in found.items()}
@@ -131,12 +131,9 @@ class LocalCorpora:
         """Of this place, the newest first; then under the name of a sweep that has moved."""
         places = _places(named, folder)
         for record in self._records:
-            try:
-                same = _places(CORPORA.parse(record.corpus), Path(record.folder)) == places
-            except ConfigError:
-                same = False
-            if same:
-                yield _as_known(record, Path(record.folder))
+            with contextlib.suppress(ConfigError):
+                if _places(CORPORA.parse(record.corpus), Path(record.folder)) == places:
+                    yield _as_known(record, Path(record.folder))
         for record in self._records:
             same = record.sweep == sweep and record.corpus == named.canonical()
             if same and not os.path.exists(record.folder):
@@ -165,14 +162,6 @@ def gone(files: Iterable[str]) -> str:
     first, *others = dict.fromkeys(files)
     more = f" and {len(others)} more" if others else ""
     return f"{first}{more} {'are' if others else 'is'} gone"
-
-
-def _replaces(known: KnownCorpus, found: Mapping[str, str]) -> bool:
-    """Whether files are gone and all others, which are `found` today, are as they were."""
-    if not known.missing or not found.keys() <= known.files.keys():
-        return False
-    there = known.files.keys() - set(known.missing)
-    return all(known.files[path] == file_sha256(Path(path)) for path in there)
 
 
 def _as_known(record: CorpusRecord, folder: Path) -> KnownCorpus:

@@ -16,11 +16,10 @@ from fope_lab.sweep.graph import Stage
 
 def modules_of(stage: Stage) -> list[str]:
     """The modules that do a stage's work. They and what they import decide its numbers."""
-    spec = stage.spec
-    parts = parts_of_stage(spec)
+    parts = parts_of_stage(stage.spec)
     if stage.model_spec is not None:
         parts += parts_of_embedding(stage.model_spec.embedding)
-    module = spec.entry_point.partition(":")[0]
+    module = stage.spec.entry_point.partition(":")[0]
     return list(dict.fromkeys([module, *(part.__module__ for part in parts)]))
 
 
@@ -40,9 +39,7 @@ class StageNode(Protocol):
 def output_digest(folder: StageFolder) -> str | None:
     """The digest of what a finished stage leaves, without times; None if that is damaged."""
     checkpoint = folder.final_checkpoint()
-    if checkpoint is None:
-        return None
-    return content_digest(checkpoint.path, without=(TRAINING_RECORD,))
+    return checkpoint and content_digest(checkpoint.path, without=(TRAINING_RECORD,))
 
 
 def other_parents(

@@ -19,7 +19,7 @@ from fope_lab.stages.key import hashed_fields
 from fope_lab.stages.labels import label
 from fope_lab.store import StageFolder, Status, Store
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.plan import NearestStage, Plan, is_ready
+from fope_lab.sweep.plan import NearestStage, Plan, unfinished_parents
 
 FEW = 5
 """How many differences a near stage may have."""
@@ -36,32 +36,33 @@ _Finished = tuple[Path, frozenset[str]]
 def with_nearest(plans: Sequence[Plan], store: Store) -> list[Plan]:
     """Return the plans, in which stages that the store lacks name its most similar stage.
 
-    Stages that wait for others are left out: they run because of those. Stages of the plans are
-    not named: of those, people know how they differ.
+    Left out are stages that wait for others, because of which they run. Stages of the plans are not
+    named: of those, people know how they differ.
     """
     stages = {stage.key: stage for planned in plans for stage in planned.sweep.stages}
     states = {key: state for planned in plans for key, state in planned.states.items()}
     finished = functools.cache(lambda kind: _read(store.root / kind, without=stages))
     nearest: dict[str, NearestStage] = {}
     pairs = 0
-    for stage in stages.values():
-        if states[stage.key].status is not Status.NOT_STARTED or not is_ready(stage, states):
+    for key, stage in stages.items():
+        if states[key].status is not Status.NOT_STARTED or unfinished_parents(stage, states):
             continue
         pairs += len(finished(stage.kind)) + OF_A_STAGE
         if pairs > MOST_PAIRS:
             break
         if near := _nearest(stage, finished(stage.kind)):
-            nearest[stage.key] = near
-    return [_with_reasons(planned, nearest) for planned in plans]
-
-
-def _with_reasons(planned: Plan, nearest: dict[str, NearestStage]) -> Plan:
-    own = {key: near for key, near in nearest.items() if key in planned.states}
-    states = dict(planned.states)
-    for key, near in own.items():
-        first, mark, rest = states[key].reason.partition("; ")
-        states[key] = replace(states[key], reason=f"{first}; nearest: {near}{mark}{rest}")
-    return replace(planned, states=states, nearest=own)
+            nearest[key] = near
+            first, mark, rest = states[key].reason.partition("; ")
+            reason = f"{first}; nearest: {near}{mark}{rest}"
+            states[key] = replace(states[key], reason=reason)
+    return [
+        replace(
+            planned,
+            states={key: states[key] for key in planned.states},
+            nearest={key: near for key, near in nearest.items() if key in planned.states},
+        )
+        for planned in plans
+    ]
 
 
 def _read(folder: Path, without: Collection[str]) -> list[_Finished]:
@@ -87,51 +88,44 @@ def _nearest(stage: Stage, candidates: Sequence[_Finished]) -> NearestStage | No
     for path, _ in heapq.nsmallest(EXACTLY, candidates, key=lambda other: len(own ^ other[1])):
         before = StageFolder(path).request() or {}
         if all(isinstance(before.get(part), dict) for part in ("config", "parents")):
-            differences = tuple(dict.fromkeys(_differences(stage, before)))
+            differences = tuple(dict.fromkeys(_differences(stage, before, roles)))
             near.append(NearestStage(path.name, differences))
     best = min(near, key=lambda each: len(each.differences), default=None)
     return best if best is not None and len(best.differences) <= FEW else None
 
 
-def _differences(stage: Stage, before: dict[str, Any]) -> Iterator[str]:
+def _differences(stage: Stage, before: dict[str, Any], roles: dict[str, str]) -> Iterator[str]:
     """Yield what was otherwise: of the configuration, then of the parents."""
-    roles = stage.parents | stage.checkpoints
-    places = {role: path for role, path in _places(stage).items() if role in roles}
+    spec, mix = stage.spec, stage.config.get("data", {}).get("mix", ())
+    places: dict[str, FieldPath] = {TOKENIZER: ("tokenizer",)}  # that say what a parent makes
+    places |= {text_role(i): (field,) for i, field in enumerate(spec.corpora())}
+    for i in range(len(mix)):
+        places[text_role(i)] = places[validation_role(i)] = ("data", "mix", i, "corpus")
     changed = [role for role, key in roles.items() if before["parents"].get(role) != key]
-    same = {*places.values()} - {path for role, path in places.items() if role in changed}
-    outside = same.union(_outside_key(stage))
-    told = set[FieldPath]()
-    hashed = hashed_fields(stage.spec)
-    for path, value in _compared(stage.config, before["config"], hashed, (), outside):
-        told.update(at for at in places.values() if path[: len(at)] == at)
-        yield f"{_written(stage, path)} was {_label(path, value)}"
-    if (version := before.get("version")) != stage.spec.version:
+    same = {places[role] for role in places.keys() & roles} - {places.get(r) for r in changed}
+    outside = {("kind",), ("from",), ("resources",), *same}
+    for field in fields(spec):
+        section = getattr(spec, field.name)
+        outside |= {(field.name, each) for each in getattr(section, "excluded_from_key", ())}
+
+    def written(path: FieldPath) -> str:
+        """Write a path as a sweep file does: the one source of `data` stands in `data` itself."""
+        alone = path[:3] == ("data", "mix", 0) and len(mix) == 1
+        return format_path(("data", *path[3:]) if alone else path)
+
+    said = set[FieldPath]()
+    for path, value in _compared(stage.config, before["config"], hashed_fields(spec), (), outside):
+        said.update(at for at in places.values() if path[: len(at)] == at)
+        yield f"{written(path)} was {_label(path, value)}"
+    if (version := before.get("version")) != spec.version:
         yield f"the version of {stage.kind} was {version}"
     for role in changed:
         if role == MODEL:
             yield f"from was {str(before['parents'].get(role))[:8]}"
         elif role not in places:
             yield "the candidates were others"
-        elif places[role] not in told:
-            yield f"{_written(stage, places[role])} had other content"
-
-
-def _places(stage: Stage) -> dict[str, FieldPath]:
-    """Where a configuration names what a parent makes, by the parent's role."""
-    places: dict[str, FieldPath] = {TOKENIZER: ("tokenizer",)}
-    for i, field in enumerate(stage.spec.corpora()):
-        places[text_role(i)] = (field,)
-    for i in range(len(stage.config.get("data", {}).get("mix", ()))):
-        places[text_role(i)] = places[validation_role(i)] = ("data", "mix", i, "corpus")
-    return places
-
-
-def _outside_key(stage: Stage) -> Iterator[FieldPath]:
-    """The fields that a key leaves out, and what the parents tell."""
-    yield from (("kind",), ("from",), ("resources",))
-    for field in fields(stage.spec):
-        section = getattr(stage.spec, field.name)
-        yield from ((field.name, of) for of in getattr(section, "excluded_from_key", ()))
+        elif places[role] not in said:
+            yield f"{written(places[role])} had other content"
 
 
 def _compared(
@@ -152,13 +146,6 @@ def _compared(
         yield from _compared(now[0], before[0], now[0], (*at, 0), outside)
     else:
         yield at, before
-
-
-def _written(stage: Stage, path: FieldPath) -> str:
-    """A path as a sweep file writes it: the one source of `data` stands in `data` itself."""
-    if path[:3] == ("data", "mix", 0) and len(stage.config["data"]["mix"]) == 1:
-        path = ("data", *path[3:])
-    return format_path(path)
 
 
 def _label(path: FieldPath, value: Any) -> str:

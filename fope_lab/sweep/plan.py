@@ -35,11 +35,6 @@ def unfinished_parents(stage: Stage, states: Mapping[str, StageState]) -> list[s
     return [key for key in keys if key in states and not states[key].is_done]
 
 
-def is_ready(stage: Stage, states: Mapping[str, StageState]) -> bool:
-    """Return whether all parents of the stage are done."""
-    return not unfinished_parents(stage, states)
-
-
 def block_descendants(
     stages: Sequence[Stage], states: Mapping[str, StageState]
 ) -> dict[str, StageState]:
@@ -51,9 +46,10 @@ def block_descendants(
         if state.status in (Status.DONE, Status.FAILED):
             continue
         for key in unfinished_parents(stage, blocked):
-            if blocked[key].status in (Status.FAILED, Status.BLOCKED):
-                failed = blocked[key].status is Status.FAILED
-                reason = f"{names[key]} failed" if failed else blocked[key].reason
+            parent = blocked[key]
+            if parent.status in (Status.FAILED, Status.BLOCKED):
+                failed = parent.status is Status.FAILED
+                reason = f"{names[key]} failed" if failed else parent.reason
                 blocked[stage.key] = replace(state, status=Status.BLOCKED, reason=reason)
                 break
     return blocked
@@ -62,7 +58,7 @@ def block_descendants(
 ACTIONS = ("cached", "resume", "run", "blocked", "if needed", "not needed")
 """What a run does with a stage: the states of `plan --json`."""
 SHOWN = 3
-"""How many differences to the nearest stage are shown."""
+"""How many differences to the nearest stage, and how many changed files, are shown."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +89,10 @@ class Plan:
     nearest: Mapping[str, NearestStage] = field(default_factory=dict)
 
     def action(self, key: str) -> str:
-        """What a run does with the stage: one of ACTIONS."""
         return action(self.states[key])
 
 
 def action(state: StageState) -> str:
-    """What a run does with a stage in this state: one of ACTIONS."""
     if state.is_done:
         return "cached"
     if state.status is Status.BLOCKED or state.is_unneeded:
@@ -149,10 +143,12 @@ def _done(taken: TimeTaken | None, changed: Sequence[str]) -> str:
     text = "done"  # without a time, it was set aside a moment ago
     if taken is not None:
         text += f" in {over_attempts(f'{taken.seconds:.0f} s', taken.attempts)}"
-    names = [PurePath(path).name for path in changed]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    have = "have" if len(names) > 1 else "has"
-    return text + (f", but {', '.join(names[:3])}{more} {have} changed since" if names else "")
+    if not changed:
+        return text
+    names = ", ".join(PurePath(path).name for path in changed[:SHOWN])
+    more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+    have = "have" if len(changed) > 1 else "has"
+    return f"{text}, but {names}{more} {have} changed since"
 
 
 def _reason(state: StageState, parents: Sequence[str]) -> str:

@@ -26,7 +26,6 @@ class ProblemCollector:
         self._at_points: dict[Problem, list[GridPoint]] = {}
 
     def __bool__(self) -> bool:
-        """Return whether anything is wrong."""
         return bool(self._document.problems or self._problems or self._at_points)
 
     def add(self, *problems: Problem) -> None:
@@ -39,7 +38,6 @@ class ProblemCollector:
             self._at_points.setdefault(problem, []).append(point)
 
     def is_full(self) -> bool:
-        """Return whether there are so many problems that nobody would read more."""
         return len(self._problems) + len(self._at_points) >= MAX_PROBLEMS
 
     @property
@@ -48,7 +46,6 @@ class ProblemCollector:
         return not self.concern("grid", "zip", "include", "exclude")
 
     def concern(self, *sections: str) -> bool:
-        """Return whether a problem was found in one of these top-level sections."""
         return any(p.file is None and p.path[:1] == (s,) for p in self._problems for s in sections)
 
     def error(self, points: Sequence[GridPoint] = ()) -> SweepError:

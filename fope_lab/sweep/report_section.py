@@ -78,12 +78,10 @@ class ClaimGroup(Options):
     ]
 
     def problems(self) -> Iterator[Problem]:
-        """A group that says nothing about its claims."""
         if self.quote is None and self.note is None:
             yield Problem((), "has claims only", "a quote, or a note on where they come from")
 
     def idle_options(self) -> Mapping[str, str]:
-        """A place without a quotation."""
         return {} if self.quote is not None else {"place": "there is no quote"}
 
 

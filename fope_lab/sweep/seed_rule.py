@@ -79,7 +79,6 @@ class SeedRule(Options):
 
     @property
     def every_seed(self) -> tuple[int, ...]:
-        """All seeds that may run."""
         return tuple(range(self.at_most))
 
     @property
@@ -89,7 +88,6 @@ class SeedRule(Options):
         return max(self.first, wanted)
 
     def problems(self) -> Iterator[Problem]:
-        """Numbers of seeds that do not fit together."""
         found, most = f"found {self.first}", f"no more than at_most ({self.at_most})"
         if self.first > self.at_most:
             yield Problem(("first",), found, most)

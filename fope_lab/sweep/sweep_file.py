@@ -190,7 +190,6 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
 
 
 def no_mapping(value: Any) -> Problem:
-    """The problem of a file whose content is `value`, which is not a mapping."""
     fault = "is empty" if value is None else f"found {shown(value)}"
     return Problem((), fault, "a mapping with name and stages")
 

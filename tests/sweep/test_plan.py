@@ -25,7 +25,7 @@ from fope_lab.processor import processor
 from fope_lab.store import Attempt, StageState, Status, Store, StoreError
 from fope_lab.sweep import Plan, plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.plan import ACTIONS, action, block_descendants, is_ready, unfinished_parents
+from fope_lab.sweep.plan import ACTIONS, action, block_descendants, unfinished_parents
 
 ROW = ["key", "name", "kind", "state", "reason", "parents", "axes", "seed"]
 ROW += ["params", "tokens", "flops", "memory", "seconds", "gpu_hours", "cost", "estimate"]
@@ -355,4 +355,4 @@ def test_exactly_the_unfinished_descendants_of_failures_are_blocked(data: st.Dat
         failed = states[one.key].status is Status.FAILED
         assert (found[one.key].status is Status.BLOCKED) == (is_stopped(i) and not failed)
         done = all(states[str(j)].status is Status.DONE for j in edges[i])
-        assert is_ready(one, states) == done
+        assert (not unfinished_parents(one, states)) == done
