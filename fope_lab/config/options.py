@@ -67,8 +67,8 @@ class Option:
     def read(self, value: Any, base: Path | None = None, cache: Cache | None = None) -> Any:
         """The value of the option. Raises ConfigError with every problem of it."""
         try:
-            context = {"base": base, "cache": cache}
-            return _adapter(self.annotation).validate_python(value, context=context)
+            adapter = _type_adapter(_for_pydantic(self.annotation))
+            return adapter.validate_python(value, context={"base": base, "cache": cache})
         except ValueError as error:  # imported here: a large grid reads many right values
             from pydantic import ValidationError
 
@@ -81,7 +81,7 @@ class Option:
     def json_schema(self) -> dict[str, Any]:
         """The JSON Schema of the value, with the description but without the default."""
         # Not cached: literals with the same values in another order count as equal.
-        schema = _type_adapter(_for_pydantic(self.annotation)).json_schema()
+        schema = _type_adapter.__wrapped__(_for_pydantic(self.annotation)).json_schema()
         return {**schema, "description": self.doc} if self.doc else schema
 
 
@@ -213,10 +213,10 @@ class Entry(Generic[T]):
 
 def entry_of(kind: type[T], title: str = "", preset: T | None = None) -> Entry[T]:
     """The entry of a dataclass; the values of a `preset`, an instance, are its defaults."""
+    any_kind: Any = kind  # as a type of its own, mypy takes it for no key of a cache
     if preset is None:
-        any_kind: Any = kind  # as a type of its own, mypy takes it for no key of a cache
         return _entry_of(any_kind, title)
-    known = options_of(kind)
+    known = options_of(any_kind)
     options = {name: Option(known[name].annotation, getattr(preset, name)) for name in known}
     make = functools.partial(dataclasses.replace, preset)  # type: ignore[type-var]
     return Entry(title, summary(kind), options, make)
@@ -232,22 +232,14 @@ def _entry_of(kind: Any, title: str) -> Entry[Any]:
     return Entry(title, summary(kind), options_of(kind), make)
 
 
-@functools.cache  # a sweep has thousands of values to check
-def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    return _shared_adapter(_for_pydantic(annotation))
-
-
-@functools.cache  # once more: many options differ in their descriptions only
-def _shared_adapter(annotation: Any) -> TypeAdapter[Any]:
-    return _type_adapter(annotation)
-
-
+@functools.cache  # many options differ in their descriptions only
 def _type_adapter(annotation: Any) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
     return TypeAdapter(annotation, config=ConfigDict(strict=True))
 
 
+@functools.cache  # a sweep has thousands of values to check
 def _for_pydantic(annotation: Any) -> Any:
     """Tuples take lists, dataclasses mappings; what another package parses is not looked into."""
     from pydantic import Strict

@@ -10,7 +10,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fope_lab.config.problems import Problem, SweepError
@@ -34,15 +34,6 @@ def bfloat16_share(width: int) -> float:
     float32 took 1.2 times as long at width 64, 1.5 at 128, 1.8 at 256, 1.9 at 512.
     """
     return (0.48 + 52 / width) / (1 + 40 / width)
-
-
-@dataclass(frozen=True)
-class Saving:
-    """The trainings that bfloat16 would help, their seconds in float32, and how many it saves."""
-
-    trainings: int
-    seconds: float
-    saved: float
 
 
 def trainings_in(precision: str, stages: Iterable[Stage], *, gpus: bool) -> list[Stage]:
@@ -106,13 +97,14 @@ class PlanEstimate:
             **self.sums(self.todo()),
             "least": {"stages": len(certain), **self.sums(certain)},
             "wall_seconds": {"bound": self.wall.bound, "scheduled": self.wall.scheduled},
-            "bfloat16": self.bfloat16 and asdict(self.bfloat16),
+            "bfloat16": self.bfloat16,
             **self.sharing(self.plans),
         }
 
     @functools.cached_property
-    def bfloat16(self) -> Saving | None:
-        """What bfloat16 would save of the float32 trainings that are left to do on this CPU."""
+    def bfloat16(self) -> dict[str, float] | None:
+        """The float32 trainings that are left to do on this CPU, their seconds, and how many of
+        these bfloat16 would save."""
         if not bfloat16_instruction():
             return None
         found = [
@@ -120,8 +112,10 @@ class PlanEstimate:
             for stage in trainings_in("float32", self.todo(), gpus=False)
             if (seconds := self.forecasts[stage.key].seconds) is not None and stage.model_spec
         ]
-        seconds, saved = map(sum, zip(*found, strict=True)) if found else (0.0, 0.0)
-        return Saving(len(found), seconds, saved) if found else None
+        if not found:
+            return None
+        seconds, saved = map(sum, zip(*found, strict=True))
+        return {"trainings": len(found), "seconds": seconds, "saved": saved}
 
     def waiting(self) -> tuple[Stage, ...]:
         """The stages to do that cannot start, because an ancestor is blocked."""

@@ -18,11 +18,10 @@ from typing import Any
 from fope_lab.config.problems import Problem, SweepError
 from fope_lab.devices import CPU, GIB, Device, cores, this_machine
 from fope_lab.evaluation.base import ModelEvaluation
-from fope_lab.model.config import ModelConfig, parameters
-from fope_lab.model.memory import Memory
+from fope_lab.model.config import parameters
 from fope_lab.planning.schedule import amounts
-from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
-from fope_lab.sweep.cost import copying_peak, reading_peak, training_peak
+from fope_lab.stages import StageConfig, TrainingConfig
+from fope_lab.sweep.cost import memory_of
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import Plan
 
@@ -58,12 +57,15 @@ def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str |
     room = device.memory / MARGIN / together  # what is advised fits for certain
     remedies: dict[int, str] = {}  # by the memory left: what needs no less is no other way out
     for choices in _changed(spec):
-        fitting = ((_peak(changed, model, learned).peak, words) for words, changed in choices)
-        need, words = next((choice for choice in fitting if choice[0] <= room), (None, ""))
-        if need is not None and len(remedies) < MOST_HELPS:
-            remedies.setdefault(need, f"{words} would do ({_gib(need)})")
+        for words, changed in choices:
+            memory = memory_of(changed, model, learned)
+            if memory is not None and memory.peak <= room:
+                if len(remedies) < MOST_HELPS:
+                    remedies.setdefault(memory.peak, f"{words} would do ({_gib(memory.peak)})")
+                break
     helps = " or ".join(remedies.values()) or "no setting would make it fit"
-    memory = _peak(spec, model, learned)
+    memory = memory_of(spec, model, learned)
+    assert memory is not None, "the cost of the stage has it"
     sizes = ((name, getattr(memory, name)) for name in PARTS)
     parts = ", ".join(f"{name} {_gib(size)}" for name, size in sizes if size)
     workers = f" for its {together} workers" if together > 1 else ""
@@ -94,15 +96,6 @@ def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepE
     )
 
 
-def _peak(spec: StageConfig, model: ModelConfig, learned: int) -> Memory:
-    if isinstance(spec, TrainingConfig):
-        return training_peak(spec, model, learned)
-    if isinstance(spec, SwapEmbedding):
-        return copying_peak(model, learned)
-    held = reading_peak(spec, model, learned) if isinstance(spec, ModelEvaluation) else None
-    return held or Memory(weights=0, activations=0, peak=0)
-
-
 def _changed(spec: StageConfig) -> list[Changes]:
     """Changes that need less memory, the gentlest of each sort first."""
     if isinstance(spec, ModelEvaluation):
@@ -113,12 +106,9 @@ def _changed(spec: StageConfig) -> list[Changes]:
     if spec.train.gradient_checkpointing:
         return [_smaller_batches(spec, {}), _sharded(spec)]
     twice = {"gradient_checkpointing": True}
-    return [
-        _smaller_batches(spec, {}),
-        iter([("train.gradient_checkpointing", _trained(spec, twice))]),
-        _smaller_batches(spec, twice),
-        _sharded(spec),
-    ]
+    checkpointing = ("train.gradient_checkpointing", _trained(spec, twice))
+    batches = _smaller_batches(spec, {}), iter([checkpointing]), _smaller_batches(spec, twice)
+    return [*batches, _sharded(spec)]
 
 
 def _smaller_batches(spec: TrainingConfig, also: dict[str, Any]) -> Changes:

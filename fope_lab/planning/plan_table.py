@@ -212,22 +212,21 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
         )
     if totals["seconds"] is not None and estimate.todo():
         yield _time(estimate, totals)
-    if (less := estimate.bfloat16) and less.saved >= WORTH_SAYING:
-        if estimate.is_assumed:
-            fewer = f"{less.saved / less.seconds:.0%} less time"
-        else:
-            fewer = f"{duration(less.saved)} less than {duration(less.seconds)}"
-        yield (
-            f"bfloat16: this processor has {bfloat16_instruction()}; with train.precision: bfloat16"
-            f" {counted(less.trainings, 'training')} would take about {fewer}, by the width of the"
-            " models; they are other stages, with results of their own"
-        )
     yield from _precisions(estimate)
     for source, number in estimate.notes.items():
         yield f"[{number}] {source}"
 
 
 def _precisions(estimate: PlanEstimate) -> Iterable[str]:
+    if (less := estimate.bfloat16) and less["saved"] >= WORTH_SAYING:
+        fewer = f"{duration(less['saved'])} less than {duration(less['seconds'])}"
+        if estimate.is_assumed:
+            fewer = f"{less['saved'] / less['seconds']:.0%} less time"
+        yield (
+            f"bfloat16: this processor has {bfloat16_instruction()}; with train.precision: bfloat16"
+            f" {counted(int(less['trainings']), 'training')} would take about {fewer}, by the width"
+            " of the models; they are other stages, with results of their own"
+        )
     slow = trainings_in("bfloat16", estimate.todo(), gpus=False)
     if slow and bfloat16_instruction() == "":  # None where it is not known
         yield (

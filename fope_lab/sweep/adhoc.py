@@ -190,7 +190,7 @@ def _sections(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
             raise _wrong(TASKS_FLAG, f"{name} is a task of {' and '.join(owners)}; write {choices}")
         else:
             near = did_you_mean(name, [*tasks_of, *itertools.chain(*tasks_of.values())])
-            with_tasks = name_list(filter(tasks_of.get, tasks_of))
+            with_tasks = name_list(kind for kind, tasks in tasks_of.items() if tasks)
             allowed = f"{name_list(tasks_of)}, and the tasks of {with_tasks}"
             raise _wrong(TASKS_FLAG, f"unknown task {shown(name)}{near} (allowed: {allowed})")
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fope_lab.data.recipe import Data
-from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
+from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import ModelConfig, Parameters, flops_per_token, parameters
 from fope_lab.model.memory import Memory, reading_memory, training_memory
 from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
 
 
 def computed_widths(spec: TrainingConfig) -> Mapping[int, float]:
-    """The expected number of rows of a global batch by the tokens that are computed of each.
-
-    With `length_groups`, rows are sorted by their last label, and each group is computed up to its
-    longest (trainers/gradient_accumulation.py).
-    """
+    """The expected rows of a global batch by the tokens computed of each: with `length_groups`, a
+    group is computed up to its longest row (trainers/gradient_accumulation.py)."""
     train, data, workers = spec.train, spec.data, spec.resources.size
     rows = train.share(workers) // data.length
     if train.length_groups is None:
@@ -31,10 +28,11 @@ def computed_widths(spec: TrainingConfig) -> Mapping[int, float]:
 def rows_at_once(spec: TrainingConfig) -> int:
     """The most rows that a worker computes in one forward and backward pass."""
     train, workers = spec.train, spec.resources.size
-    rows = train.share(workers) // spec.data.length
     most = train.micro_batch(workers) // spec.data.length
-    groups = train.length_groups
-    return max(1, most if groups is None else min(most, -(-rows // groups)))
+    if train.length_groups is not None:
+        rows = train.share(workers) // spec.data.length
+        most = min(most, -(-rows // train.length_groups))
+    return max(1, most)
 
 
 @functools.lru_cache(maxsize=256)
@@ -86,69 +84,49 @@ def cost_of(spec: StageConfig, model: ModelConfig, embedding_parameters: int) ->
     """The cost of a stage; `embedding_parameters`, which the embedding learns, count as body."""
     size = parameters(model)
     size = replace(size, body=size.body + embedding_parameters)
+    memory = memory_of(spec, model, embedding_parameters)
+    cost = Cost(size, memory=memory.peak if memory else None)
     if isinstance(spec, TrainingConfig):
-        tokens = spec.train.steps * spec.train.batch_tokens
         flops = sum(
             spec.train.steps * rows * width * flops_per_token(model, width)
             for width, rows in computed_widths(spec).items()
         )
-        return Cost(size, tokens, flops, training_peak(spec, model, embedding_parameters).peak)
+        return replace(cost, tokens=spec.train.steps * spec.train.batch_tokens, flops=flops)
     if isinstance(spec, SwapEmbedding):
-        return Cost(size, 0, 0.0, copying_peak(model, embedding_parameters).peak)
-    if isinstance(spec, ModelEvaluation):
-        peak = reading_peak(spec, model, embedding_parameters)
-        memory = None if peak is None else peak.peak
-        passes = spec.forward_passes()
-        if passes is None:
-            return Cost(size, memory=memory)
-        return replace(_forward(size, model, passes), memory=memory)
-    return Cost(size)
+        return replace(cost, tokens=0, flops=0.0)
+    passes = spec.forward_passes() if isinstance(spec, ModelEvaluation) else None
+    if passes is None:
+        return cost
+    read = [(length, length * count) for length, count in passes if length * count]
+    flops = sum(tokens * flops_per_token(model, length) / 3 for length, tokens in read)
+    return replace(cost, tokens=sum(tokens for _, tokens in read), flops=flops)
 
 
-def training_peak(spec: TrainingConfig, model: ModelConfig, embedding_parameters: int) -> Memory:
-    """The memory of a worker; for `embedding_parameters` see `cost_of`."""
-    train, resources = spec.train, spec.resources
-    at_once = train.micro_batch(resources.size)
-    return training_memory(
-        model,
-        batch=max(1, at_once // spec.data.length),
-        length=spec.data.length,
-        precision=train.precision,
-        gradient_checkpointing=train.gradient_checkpointing,
-        micro_batches=-(-train.share(resources.size) // at_once),
-        learned=embedding_parameters,
-        shards=resources.size if resources.strategy == "fsdp" else 1,
-    )
-
-
-def copying_peak(model: ModelConfig, embedding_parameters: int) -> Memory:
-    """Return the memory of a model that reads nothing."""
-    return reading_memory(model, batch=0, length=0, learned=embedding_parameters)
-
-
-def reading_peak(
-    spec: ModelEvaluation, model: ModelConfig, embedding_parameters: int
-) -> Memory | None:
-    """The memory at the length that needs most, where it is known before running."""
-    longest = spec.max_sequence_length()
-    if longest is None:
+def memory_of(spec: StageConfig, model: ModelConfig, embedding_parameters: int) -> Memory | None:
+    """The memory of a worker, of an evaluation at the length that needs most; None if unknown."""
+    if isinstance(spec, TrainingConfig):
+        train, resources = spec.train, spec.resources
+        at_once = train.micro_batch(resources.size)
+        return training_memory(
+            model,
+            batch=max(1, at_once // spec.data.length),
+            length=spec.data.length,
+            precision=train.precision,
+            gradient_checkpointing=train.gradient_checkpointing,
+            micro_batches=-(-train.share(resources.size) // at_once),
+            learned=embedding_parameters,
+            shards=resources.size if resources.strategy == "fsdp" else 1,
+        )
+    if isinstance(spec, SwapEmbedding):  # reads nothing
+        return reading_memory(model, batch=0, length=0, learned=embedding_parameters)
+    longest = spec.max_sequence_length() if isinstance(spec, ModelEvaluation) else None
+    if longest is None or not isinstance(spec, ModelEvaluation):
         return None
     passes = spec.forward_passes() or ()
-    lengths = {longest[1], *(each.length for each in passes if each.sequences)}
+    lengths = {longest[1], *(each.length for each in passes if each.sequences)} - {0}
+    batches = {length: max(1, spec.batch_tokens // length) for length in lengths}
     peaks = (
-        reading_memory(
-            model,
-            batch=max(1, spec.batch_tokens // length),
-            length=length,
-            learned=embedding_parameters,
-        )
-        for length in lengths
-        if length
+        reading_memory(model, batch=batch, length=length, learned=embedding_parameters)
+        for length, batch in batches.items()
     )
     return max(peaks, key=lambda memory: memory.peak)
-
-
-def _forward(size: Parameters, model: ModelConfig, passes: Iterable[ForwardPass]) -> Cost:
-    counted = [(length, length * count) for length, count in passes if length * count]
-    flops = sum(tokens * flops_per_token(model, length) / 3 for length, tokens in counted)
-    return Cost(size, sum(tokens for _, tokens in counted), flops)

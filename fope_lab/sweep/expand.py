@@ -7,6 +7,7 @@ tables, tags and claims use that name too.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -44,7 +45,6 @@ class Expansion:
     ) -> None:
         self._file, self._selectors, self._problems = file, selectors, problems
         self._axes = {**file.grid, **file.zip}
-        self._labels: dict[str, Mapping[str, str]] = {}
 
     def points(self) -> list[GridPoint]:
         file = self._file
@@ -86,12 +86,14 @@ class Expansion:
         return [GridPoint(choices, seed) for choices in combinations for seed in file.every_seed]
 
     def _choices(self, part: str, axes: Mapping[str, Sequence[Any]]) -> dict[str, list[Choice]]:
-        choices = {}
-        for axis, values in axes.items():
-            if self._is_axis(axis, (part, axis)):
-                choices[axis] = [Choice(value, (part, axis, i)) for i, value in enumerate(values)]
-                for choice in choices[axis]:
-                    self._check_selected(axis, choice)
+        choices = {
+            axis: [Choice(value, (part, axis, i)) for i, value in enumerate(values)]
+            for axis, values in axes.items()
+            if self._is_axis(axis, (part, axis))
+        }
+        for axis, of_axis in choices.items():
+            for choice in of_axis:
+                self._check_selected(axis, choice)
         return choices
 
     def _included(self, i: int, values: Mapping[str, Any]) -> dict[str, Choice] | None:
@@ -141,37 +143,31 @@ class Expansion:
         having: dict[tuple[str, str], set[int]] = {}
         for axis in common & {axis for pattern in self._file.exclude for axis in pattern}:
             for n, choices in enumerate(combinations):
-                value = comparable(choices[axis].value)
-                having.setdefault((axis, value), set()).add(n)
+                having.setdefault((axis, choices[axis].comparable), set()).add(n)
+        known = functools.cache(lambda axis: {comparable(v): label(v) for v in self._axes[axis]})
         dropped: set[int] = set()
         for i, pattern in enumerate(self._file.exclude):
-            # A wrong axis is in `exclude` but in no combination.
-            if self._can_match(i, pattern) and pattern.keys() <= common:
+            wrong = (
+                []
+                if pattern
+                else [Problem(("exclude", i), "names no axis, so it would drop every grid point")]
+            )
+            for axis, value in pattern.items():
+                if axis not in self._axes:
+                    fault, word, names = "no such axis", axis, tuple(self._axes)
+                elif comparable(value) not in known(axis):
+                    fault, word = f"found {shown(value)}", label(value)
+                    names = tuple(known(axis).values())
+                else:
+                    continue
+                near, allowed = nearest_name(word, names), first_names(names)
+                at = ("exclude", i, axis)
+                wrong.append(Problem(at, fault, nearest=near, allowed=allowed))
+            self._problems.add(*wrong)
+            if not wrong and pattern.keys() <= common:  # a wrong axis is in no combination
                 found = [having.get((a, comparable(v)), set()) for a, v in pattern.items()]
                 matching = set.intersection(*sorted(found, key=len))
                 if not matching:
                     self._problems.add(Problem(("exclude", i), "matches no grid point"))
                 dropped |= matching
         return [choices for n, choices in enumerate(combinations) if n not in dropped]
-
-    def _can_match(self, i: int, pattern: Mapping[str, Any]) -> bool:
-        at = ("exclude", i)
-        wrong = []
-        if not pattern:
-            wrong.append(Problem(at, "names no axis, so it would drop every grid point"))
-        for axis, value in pattern.items():
-            if axis not in self._axes:
-                fault, word, names = "no such axis", axis, tuple(self._axes)
-            elif comparable(value) not in (known := self._known_values(axis)):
-                fault, word, names = f"found {shown(value)}", label(value), tuple(known.values())
-            else:
-                continue
-            near, allowed = nearest_name(word, names), first_names(names)
-            wrong.append(Problem((*at, axis), fault, nearest=near, allowed=allowed))
-        self._problems.add(*wrong)
-        return not wrong
-
-    def _known_values(self, axis: str) -> Mapping[str, str]:
-        if axis not in self._labels:
-            self._labels[axis] = {comparable(v): label(v) for v in self._axes[axis]}
-        return self._labels[axis]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ class Choice:
 
     value: Any
     origin: FieldPath
+
+    @functools.cached_property
+    def comparable(self) -> str:
+        return comparable(self.value)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,9 @@ class StageNode(Protocol):
 def output_digest(folder: StageFolder) -> str | None:
     """The digest of what a finished stage leaves, without times; None if that is damaged."""
     checkpoint = folder.final_checkpoint()
-    return checkpoint and content_digest(checkpoint.path, without=(TRAINING_RECORD,))
+    if checkpoint is None:
+        return None
+    return content_digest(checkpoint.path, without=(TRAINING_RECORD,))
 
 
 def other_parents(
