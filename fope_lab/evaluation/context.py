@@ -11,14 +11,14 @@ from fope_lab.config.problems import did_you_mean
 from fope_lab.data.packing import PackedCorpus, ShardedArray
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
-from fope_lab.data.roles import MODEL, candidate_role, text_role
+from fope_lab.data.roles import MODEL, text_role
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.evaluation.shared_work import SharedWork, Workers
 from fope_lab.model import CheckpointConfig, load_model, read_config
 from fope_lab.processor import choose_device
 from fope_lab.stages import Select, SwapEmbedding
-from fope_lab.stages.internal import SELECTED
+from fope_lab.stages.lineage import lineage_of
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import StageFolder
 from fope_lab.store.completion import durable_rows
@@ -96,14 +96,12 @@ class Context:
     def training_data(self) -> Data | None:
         """The data of the training that left the model; None where that is not known. Stages that
         only chose the model, or gave it another embedding, are passed over."""
-        folder = StageFolder.of_checkpoint(self._parents[MODEL])
-        request = None if folder is None else folder.request()
-        while folder is not None and (request or {}).get("kind") in UNTRAINED_KINDS:
-            folder = _parent_of(folder)
-            request = None if folder is None else folder.request()
+        model = lineage_of(StageFolder.of_checkpoint(self._parents[MODEL]))
+        requests = [request for stage in model if (request := stage.request())]
+        trainings = [each for each in requests if each.get("kind") not in UNTRAINED_KINDS]
         try:
-            return parse_data((request or {})["config"]["data"], self._parents[MODEL])
-        except (KeyError, TypeError, DataError):
+            return parse_data(trainings[-1]["config"]["data"], self._parents[MODEL])
+        except (LookupError, TypeError, DataError):
             return None
 
     @property
@@ -194,22 +192,6 @@ class Context:
     def save(self, write: Callable[[Path], None]) -> None:
         """Have `write` fill a folder with files, which the stage keeps as its checkpoint."""
         self._writer.save_checkpoint(self.work.final_step, write)
-
-
-def _parent_of(stage: StageFolder) -> StageFolder | None:
-    """The folder of the stage whose model a stage starts from; None if there is none."""
-    request = stage.request() or {}
-    try:
-        role = MODEL
-        if request["kind"] == Select.kind:
-            recorded = (stage.result() or {})["recorded"]
-            role = candidate_role(recorded[SELECTED]["index"], request["config"]["seed"])
-        origin = str(request["parents"][role])
-    except (KeyError, TypeError):
-        return None
-    if "/" in origin:
-        return StageFolder.of_checkpoint(Path(origin))
-    return stage.other(origin)
 
 
 def run(

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.roles import MODEL, candidate_role
+from fope_lab.data.roles import MODEL
 from fope_lab.housekeeping.known_stages import KnownStage, known_stages, parents_of
 from fope_lab.model.export.card import Origin, Score, TrainingFacts
 from fope_lab.model.hub import hub_name
 from fope_lab.provenance.checkout import Checkout
-from fope_lab.stages import Select
-from fope_lab.stages.internal import SELECTED
 from fope_lab.stages.labels import label
+from fope_lab.stages.lineage import lineage_of
 from fope_lab.stages.result import DamagedResultError, ResultRecord
 from fope_lab.store import StageFolder, Store
 
@@ -33,7 +32,7 @@ def origin_of(checkpoint: str | Path, store: Store) -> Origin:
     if folder is None:
         return Origin()
     known = known_stages(store)
-    folders = _trainings(folder)
+    folders = lineage_of(folder)
     first = {**_config(folders[0]), **parents_of(folders[0])}
     base = hub_name(str(first.get(MODEL, "")))
     return Origin(
@@ -48,29 +47,6 @@ def _stage_of(path: Path) -> StageFolder | None:
     """The stage's folder that `path` is, or whose checkpoint `path` is, or None."""
     folders = (StageFolder(each.absolute()) for each in (path, path.parent.parent))
     return next((folder for folder in folders if folder.request() is not None), None)
-
-
-def _trainings(folder: StageFolder) -> list[StageFolder]:
-    """The stages that trained the model of a stage, in the order in which they ran."""
-    parent, before = _model_parent(folder), None
-    if parent and "/" not in parent:
-        before = folder.other(parent)
-    elif parent and not hub_name(parent):
-        before = _stage_of(Path(parent))
-    return [*(_trainings(before) if before else ()), folder]
-
-
-def _model_parent(folder: StageFolder) -> str | None:
-    """The key of the stage whose model a stage starts from, or what else it names; of a selection,
-    the candidate that it chose."""
-    parents, request = parents_of(folder), folder.request() or {}
-    if request.get("kind") != Select.kind:
-        return parents.get(MODEL)
-    try:
-        chosen = (folder.result() or {})["recorded"][SELECTED]["index"]
-        return parents.get(candidate_role(chosen, request["config"]["seed"]))
-    except (KeyError, TypeError):
-        return None
 
 
 def _facts(folder: StageFolder, known: Sequence[KnownStage]) -> TrainingFacts:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
+from fope_lab.data.roles import MODEL
 from fope_lab.orchestration.drivers import stop_request
 from fope_lab.planning.forecast import workload_of
 from fope_lab.processor import processor
@@ -22,6 +23,7 @@ from fope_lab.provenance.checkout import Checkout, package_versions
 from fope_lab.provenance.source import source_of
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.base import load_function
+from fope_lab.stages.lineage import LINEAGE, recorded_lineage
 from fope_lab.store import (
     Attempt,
     LeaseLostError,
@@ -102,7 +104,7 @@ def run_until_ended(
     return state
 
 
-def request_of(stage: Stage) -> dict[str, Any]:
+def request_of(stage: Stage, lineage: Sequence[str] = ()) -> dict[str, Any]:
     """What the store records of a stage before it runs."""
     return {
         "key": stage.key,
@@ -110,6 +112,7 @@ def request_of(stage: Stage) -> dict[str, Any]:
         "version": stage.spec.version,
         "config": stage.config,
         "parents": {**stage.parents, **stage.checkpoints},
+        LINEAGE: list(lineage),
     }
 
 
@@ -155,8 +158,9 @@ class _StageWork:
                 and "set_aside" not in newest.details
             )
             stop = stop_request(self.store, self.owner).path
+            lineage = recorded_lineage(self._model(), self.store.root)
             with folder.begin(
-                self.owner, request_of(stage), self.supersede, made_by, read, stop
+                self.owner, request_of(stage, lineage), self.supersede, made_by, read, stop
             ) as attempt:
                 return self._end(attempt, read, is_retry=is_retry, may_retry=may_retry)
         except (LeaseHeldError, LeaseLostError):
@@ -209,6 +213,13 @@ class _StageWork:
             attempt.writer.observe = SystemMonitor().measure_if_due
         result: dict[str, Any] = load_function(spec.entry_point)(spec, attempt.writer, parents)
         return result, execution_here(spec.resources)
+
+    def _model(self) -> StageFolder | None:
+        """The folder of the stage whose model this one reads, if a stage made it."""
+        if MODEL in self.stage.parents:
+            return self._folder(self.stages[self.stage.parents[MODEL]])
+        checkpoint = self.stage.checkpoints.get(MODEL)
+        return StageFolder.of_checkpoint(Path(checkpoint)) if checkpoint else None
 
     def _set_aside_if_parents_changed(self, folder: StageFolder, read: Mapping[str, str]) -> None:
         """Move unfinished output away if a parent has other output by now than it read: to go on

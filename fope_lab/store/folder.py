@@ -88,11 +88,6 @@ class StageFolder:
         """The folder of the stage that left a checkpoint, or None if that is not a folder."""
         return cls(checkpoint.parents[1]) if checkpoint.is_dir() else None
 
-    def other(self, key: str) -> StageFolder | None:
-        """The folder of another stage of the same store, of any kind; None if it has none."""
-        found = self.path.parents[1].glob(f"*/{key}")
-        return next(map(StageFolder, found), None)
-
     def state(self) -> StageState:
         """The state of the stage, as the store alone tells it."""
         attempt, done = self.attempts.newest(), self._done()

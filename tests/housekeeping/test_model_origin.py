@@ -106,7 +106,9 @@ def test_the_parents_of_a_model_are_told(scene: Scene, parent: str, tmp_path: Pa
         "train": {"tokens": 512},
     }
     child = scene.store.folder("extend", "child")
-    with child.begin("driver", {"config": config, "parents": {"from": origin}}) as attempt:
+    lineage = [f"pretrain/{folder.path.name}"] if parent == "checkpoint" else []
+    request = {"config": config, "parents": {"from": origin}, "lineage": lineage}
+    with child.begin("driver", request) as attempt:
         attempt.finish({})
     found = origin_of(child.path, scene.store)
     kinds = [training.kind for training in found.trainings]

@@ -157,7 +157,8 @@ def test_an_evaluation_knows_what_the_model_was_trained_on(tmp_path: Path, paren
     origin = trained.final_checkpoint()
     assert origin is not None
     first = swapped(tmp_path, origin.path, {"type": "yarn", "factor": 2}, key="one")
-    request = {"kind": "swap-embedding", "config": {}, "parents": {"from": "one"}}
+    lineage = ["pretrain/trained", "swap-embedding/one"]
+    request = {"kind": "swap-embedding", "config": {}, "lineage": lineage}
     spec = read_section(SwapEmbedding, {"from": "x", "embedding": "alibi"})
     second = store.folder("swap-embedding", "two")
     with second.begin("test", request) as attempt:
