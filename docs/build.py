@@ -33,7 +33,7 @@ from docs.generate import (
     troubleshooting,
 )
 from docs.generate.shipped import ROOT
-from fope_lab.cli.app import COMMANDS
+from fope_lab.cli import COMMANDS
 from fope_lab.embeddings import embedding_names
 
 PARTS = {

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from docs.generate.markdown import anchor, block, plain, table
-from fope_lab.cli.app import COMMANDS
+from fope_lab.cli import COMMANDS
 from fope_lab.cli.shared_options import Command
 
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from fope_lab.cli.app import main
+from fope_lab.cli import main
 
 sys.exit(main())

@@ -28,12 +28,13 @@ from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.store.attempts import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.state import CACHED
-from fope_lab.sweep import Plan, Sweep
-from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.notes import notes
-from fope_lab.sweep.plan import ACTIONS
+from fope_lab.sweep.plan import ACTIONS, Plan
 from fope_lab.sweep.stage_filter import StageFilter, every_stage, stages_of, stages_to_redo
-from fope_lab.tracking import Tracker, TrackingError, TrackingThread, is_server
+from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.tracker import Tracker, TrackingThread
+from fope_lab.tracking.uris import is_server
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fope_lab.planning.forecast import forecast_seconds
-from fope_lab.report import Report, RunLinks, build_report
-from fope_lab.report.build import provenance
+from fope_lab.report.build import Report, RunLinks, build_report, provenance
 from fope_lab.report.files import REPORT_FILES, WrittenReport, named_panels, write_report
 from fope_lab.report.results.frame import results_frame
 from fope_lab.store import Store
 from fope_lab.store.root import StoreSnapshot
-from fope_lab.sweep import Sweep
-from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.notes import keep_file
-from fope_lab.tracking import Tracker, run_link
+from fope_lab.tracking.tracker import Tracker
+from fope_lab.tracking.uris import run_link
 
 
 def report_of_sweep(sweep: Sweep, store: Store, tracking_uri: str | None) -> Report:

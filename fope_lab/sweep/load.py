@@ -16,12 +16,12 @@ A step reports what is wrong and leaves it out, so that one SweepError holds all
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fope_lab.config.cache import Cache
-from fope_lab.config.problems import Problem, SweepError, did_you_mean, name_list
+from fope_lab.config.problems import Problem, SweepError, did_you_mean, name_list, shown
 from fope_lab.config.shipped import sweep_path
 from fope_lab.config.yaml_document import Document
 from fope_lab.no_collections import no_collections
@@ -35,7 +35,7 @@ from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems, seed_rule_problems
 from fope_lab.sweep.stage_builder import StageBuilder
-from fope_lab.sweep.sweep_file import SweepFile, read_sweep_file
+from fope_lab.sweep.sweep_file import SweepFile, no_mapping, read_sweep_file
 
 
 def load_sweep(path: str | Path, store: Store | None = None) -> Sweep:
@@ -51,6 +51,67 @@ def load_sweep(path: str | Path, store: Store | None = None) -> Sweep:
 def parse_sweep(text: str, path: Path, store: Store | None = None) -> Sweep:
     """The sweep that a file `path` with this text would hold. Otherwise as load_sweep."""
     return _Loader(store).load(path.absolute(), text)
+
+
+def load_sweeps(paths: Sequence[str], store: Store | None = None) -> list[Sweep]:
+    """The sweeps of files, of folders and of names (fope_lab/config/shipped.py); `store` knows
+    local files that are gone.
+
+    Raises SweepError with the problems of all of them.
+    """
+    problems: list[Problem] = []
+    unique: dict[Path, Path] = {}  # a file that is named twice is one sweep
+    for word in paths:
+        try:
+            path = sweep_path(word)
+        except SweepError as error:
+            problems += error.problems
+            continue
+        files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+        if not files:
+            problems.append(Problem((), "this folder has no sweep file (*.yaml)", file=path))
+        for file in files:
+            unique.setdefault(file.resolve(), file)
+    by_name: dict[str, Sweep] = {}
+    for file in unique.values():
+        try:
+            sweep = load_sweep(file, store)
+        except SweepError as error:
+            problems += error.problems
+            continue
+        if sweep.name in by_name:
+            message = f"sweep name {sweep.name!r} is already used in {by_name[sweep.name].path}"
+            problems.append(Problem(("name",), message, file=sweep.path))
+        by_name.setdefault(sweep.name, sweep)
+    if problems:
+        raise SweepError(problems)
+    return list(by_name.values())
+
+
+def load_single_sweep(path: str, store: Store | None = None) -> Sweep:
+    """The sweep of a file. Raises SweepError, also for a folder of several sweep files."""
+    first, *others = load_sweeps([path], store)
+    if others:
+        files = ", ".join(sweep.path.name for sweep in (first, *others))
+        message = f"needs one sweep file, but this folder has {1 + len(others)}: {files}"
+        raise SweepError(Problem((), message, file=Path(path)))
+    return first
+
+
+def name_of_sweep(path: str) -> str:
+    """The name of the sweep in a file, which may otherwise be wrong: it may have been edited since
+    it was run. Raises SweepError if there is none."""
+    document = Document(sweep_path(path))
+    content = document.value
+    if not isinstance(content, dict):
+        problem = no_mapping(content)
+    elif "name" not in content:
+        problem = Problem(("name",), "is missing")
+    elif isinstance(name := content["name"], str):
+        return name
+    else:
+        problem = Problem(("name",), f"found {shown(name)}", "text")
+    raise SweepError(document.locate(problem))
 
 
 class _Loader:

@@ -8,7 +8,7 @@ import kept_sweep
 import pytest
 
 from fope_lab.cli import main
-from fope_lab.cli.inputs import checkpoint_places
+from fope_lab.cli.commands.models import checkpoint_places
 from fope_lab.config.problems import SweepError
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
 from fope_lab.store import Store

@@ -8,8 +8,7 @@ import re
 
 import pytest
 
-from fope_lab.cli import main
-from fope_lab.cli.app import COMMANDS
+from fope_lab.cli import COMMANDS, main
 from fope_lab.cli.shared_options import Command
 
 EVERY = [*COMMANDS.values(), *COMMANDS["store"].actions]

@@ -10,7 +10,7 @@ from pathlib import Path
 import kept_sweep
 import pytest
 
-from fope_lab.cli.app import main
+from fope_lab.cli import main
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 

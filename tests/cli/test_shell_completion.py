@@ -11,8 +11,7 @@ from pathlib import Path
 import kept_sweep
 import pytest
 
-from fope_lab.cli import main
-from fope_lab.cli.app import COMMANDS
+from fope_lab.cli import COMMANDS, main
 from fope_lab.housekeeping.known_stages import known_stages
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan

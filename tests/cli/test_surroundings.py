@@ -15,7 +15,7 @@ from pathlib import Path
 import kept_sweep
 import pytest
 
-from fope_lab.cli.app import main
+from fope_lab.cli import main
 from fope_lab.orchestration.cluster_address import ClusterError, require_cluster
 
 SWEEP = kept_sweep.SWEEP.partition("  passkey:")[0].replace("name: kept", "name: surroundings")

@@ -13,7 +13,7 @@ from docs.build import PARTS, faults
 from docs.generate.assemble import UnknownPartError, fill
 from docs.generate.formula import formula, formulas
 from docs.generate.troubleshooting import is_in_code
-from fope_lab.cli.app import COMMANDS
+from fope_lab.cli import COMMANDS
 from fope_lab.embeddings import embedding_names
 from fope_lab.embeddings.base import EMBEDDING_TYPES
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES

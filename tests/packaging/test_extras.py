@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.cli import main
-from fope_lab.cli.app import COMMANDS
+from fope_lab.cli import COMMANDS, main
 from fope_lab.config import environment
 from fope_lab.config.environment import EXTRA_OF, MissingPackageError, require_packages
 

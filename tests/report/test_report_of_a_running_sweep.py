@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from report_samples import finish, result, write_plan
 
-from fope_lab.cli.app import main
+from fope_lab.cli import main
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 

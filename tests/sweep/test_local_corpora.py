@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sweep_files import changed, keys, load, of, write
 
-from fope_lab.cli.app import main
+from fope_lab.cli import main
 from fope_lab.config.problems import SweepError
 from fope_lab.orchestration.run_sweeps import keep_corpora
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sweep_files import BASE, changed, load, write
 
-from fope_lab.cli.app import main
+from fope_lab.cli import main
 from fope_lab.orchestration.trial import request_of
 from fope_lab.store import Store
 from fope_lab.sweep import Plan, Sweep, plan

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sweep_files import PRETRAIN_LINE, write
 
-from fope_lab.cli.app import main
+from fope_lab.cli import main
 
 SWEEP = f"name: shared\nstages:\n  pretrain: {PRETRAIN_LINE}\n"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fope_lab.cli.console import make_console, say
-from fope_lab.cli.inputs import checkpoint_places
 from fope_lab.cli.shared_options import (
     CHECKPOINT,
     add_address,
@@ -21,6 +21,7 @@ from fope_lab.cli.shared_options import (
     command,
 )
 from fope_lab.config.environment import FAILED, OK
+from fope_lab.config.problems import Problem, SweepError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,6 +74,36 @@ def run_adhoc_sweep(
         console=console,
     )
     return sweep, FAILED if failed_or_blocked else OK
+
+
+def checkpoint_places(words: Iterable[str], store: str) -> list[str]:
+    """Each word as a path or as a model of the hub.
+
+    A word that names nothing in the current folder is a stage of the folder `store`: its name in
+    the sweep file, its label or the beginning of its key, as plan and status show them. Raises
+    SweepError for a word that means nothing, or several stages.
+    """
+    return [_place(word, store) for word in words]
+
+
+def _place(word: str, store: str) -> str:
+    from fope_lab.housekeeping.known_stages import find_known_stage
+    from fope_lab.model.hub import PREFIX
+    from fope_lab.store import Store
+
+    place = Store.open(store)
+    if word.startswith(PREFIX) or Path(word).exists():
+        return word
+    try:
+        if place.root.is_dir():
+            return str(find_known_stage(place, word).folder.path)
+        faults = [f"no store at {place}"]
+    except SweepError as error:
+        faults = [f"in the store {place}: {problem.message}" for problem in error.problems]
+    if "/" in word:
+        return word  # what reads it says that there is no such folder
+    told = f"there is no folder {word} here, and "
+    raise SweepError([Problem(("CHECKPOINT",), f"{told}{fault}") for fault in faults])
 
 
 @command(

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from fope_lab.cli.console import make_console, print_notes
-from fope_lab.cli.inputs import load_single_sweep
 from fope_lab.cli.shared_options import Command, add_file, add_json, add_store, add_tracking_uri
 from fope_lab.config.environment import OK
 
@@ -36,6 +35,7 @@ def _report(options: argparse.Namespace) -> int:
     from fope_lab.report.render.markdown import render_markdown
     from fope_lab.report.render.terminal import print_report
     from fope_lab.store import Store
+    from fope_lab.sweep.load import load_single_sweep
 
     sweep = load_single_sweep(options.file, Store.open(options.store))
     store = Store.existing(options.store)

@@ -6,7 +6,6 @@ import argparse
 import functools
 
 from fope_lab.cli.console import make_console, say
-from fope_lab.cli.inputs import load_single_sweep, load_sweeps, name_of_sweep
 from fope_lab.cli.shared_options import (
     add_address,
     add_file,
@@ -72,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
     with signals_interrupt():
         from fope_lab.orchestration.run_sweeps import run_sweeps
         from fope_lab.store import Store
+        from fope_lab.sweep.load import load_sweeps
         from fope_lab.sweep.stage_filter import every_stage, failed, only
 
         if (options.only or options.retry_failed) and (options.redo or options.redo_stale):
@@ -99,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
 def stop(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.drivers import stop
     from fope_lab.store import Store
+    from fope_lab.sweep.load import name_of_sweep
 
     name, tell = name_of_sweep(options.file), functools.partial(say, make_console())
     return OK if stop(Store.existing(options.store), name, tell) else FAILED
@@ -120,6 +121,7 @@ def stop(options: argparse.Namespace) -> int:
 )
 def submit(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.submit import submit
+    from fope_lab.sweep.load import load_single_sweep
 
     return submit(
         load_single_sweep(options.file),

@@ -12,7 +12,6 @@ from fope_lab.cli.console import (
     print_machine_notes,
     print_notes,
 )
-from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
     TABLE_WIDTH,
     add_files,
@@ -53,6 +52,8 @@ def new(options: argparse.Namespace) -> int:
 
 @command("validate", "check sweep files without starting anything", add_files)
 def validate(options: argparse.Namespace) -> int:
+    from fope_lab.sweep.load import load_sweeps
+
     sweeps = load_sweeps(options.files)
     for sweep in sweeps:
         print(f"{sweep.path}: {sweep.name}, {counted(len(sweep.stages))}")
@@ -99,6 +100,7 @@ def plan(options: argparse.Namespace) -> int:
     from fope_lab.planning.estimate import estimate_plans
     from fope_lab.planning.needed_stages import plan_sweeps
     from fope_lab.store import Store
+    from fope_lab.sweep.load import load_sweeps
     from fope_lab.sweep.nearest import with_nearest
 
     store = Store.open(options.store)

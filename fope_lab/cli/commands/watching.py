@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_notes, say
-from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
     TABLE_WIDTH,
     add_files,
@@ -41,6 +40,7 @@ def status(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.progress import observe_states, print_problems
     from fope_lab.store import Status, Store
     from fope_lab.store.root import StoreSnapshot
+    from fope_lab.sweep.load import load_sweeps
 
     if options.json and options.watch:
         raise SweepError(Problem(("--json",), "can't be used together with --watch"))
