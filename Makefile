@@ -13,7 +13,9 @@ quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minu
 	$(BIN)/fope-lab run $(SWEEP)
 
 test: $(INSTALLED)  ## everything but what kills processes, in two processes
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not faults" --numprocesses 2 --dist loadfile
+	# Even where the environment says not to keep compiled modules: tests start many a Python.
+	env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 \
+		$(BIN)/pytest -m "not faults" --numprocesses 2 --dist loadfile
 
 faults: $(INSTALLED)  ## kills drivers, workers and servers for real
 	$(BIN)/pytest -m faults

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -152,28 +150,25 @@ def test_analyses_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in shown for name in analysis_names())
 
 
-def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fope_lab.cli", *map(str, arguments), "--store", "store"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-
-
-@pytest.mark.cluster
+@pytest.mark.usefixtures("without_ray")
 def test_checkpoints_are_measured_and_analysed_for_real(
-    tmp_path: Path, checkpoints: list[Path]
+    tmp_path: Path,
+    checkpoints: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def printed(*arguments: object) -> str:
+        assert main([*map(str, arguments), "--store", "store"]) == 0
+        return capsys.readouterr().out
+
     tasks = ["passkey: {form: symbolic, trials: 5}", "perplexity: {corpus: python-docs}"]
     lengths = ["--lengths", "32", "64"]
     # Each with another embedding beside its own, in one table.
     swap = ["--embedding", "null", "{type: yarn, factor: 4}", "--name", "swap", "--json"]
-    done = command(tmp_path, "evaluate", *checkpoints, "--tasks", *tasks, *lengths, *swap)
-    assert done.returncode == 0, done.stderr
-    cells: list[dict[str, Any]] = json.loads(done.stdout)["cells"]
+    done = printed("evaluate", *checkpoints, "--tasks", *tasks, *lengths, *swap)
+    cells: list[dict[str, Any]] = json.loads(done)["cells"]
     for model in map(str, checkpoints):
         of_model = [cell for cell in cells if model in cell["axes"].values()]
         for length in (32, 64):
@@ -185,16 +180,13 @@ def test_checkpoints_are_measured_and_analysed_for_real(
     # The sweep is saved, and running it again is the same sweep.
     saved = tmp_path / "store" / "adhoc" / "swap.yaml"
     assert yaml.safe_load(saved.read_text())["stages"]["passkey"]["trials"] == 5
-    again = command(tmp_path, "run", saved)
-    assert again.returncode == 0
-    assert "11 cached" in again.stdout
+    assert "11 cached" in printed("run", saved)
 
-    done = command(tmp_path, "analyze", "{type: decay, length: 64, pairs: 10}")
-    assert done.returncode == 0, done.stderr
+    done = printed("analyze", "{type: decay, length: 64, pairs: 10}")
     assert len(list(saved.parent.glob("analyze-*.yaml"))) == 1, "without --name it has one"
     [arrays] = (tmp_path / "store" / "analysis").glob("*/checkpoint/*/arrays.npz")
-    assert str(arrays) in done.stdout
-    assert str(arrays.with_name("figure.svg")) in done.stdout
+    assert str(arrays) in done
+    assert str(arrays.with_name("figure.svg")) in done
     with np.load(arrays) as file:
         assert file["gaussian"].shape == (10, 64)
         assert float(file["constant"][0]) == pytest.approx(1.0)

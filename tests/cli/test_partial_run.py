@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import kept_sweep
@@ -50,22 +47,15 @@ def sweep(tmp_path: Path) -> Sweep:
 ROPE, NOPE = "[embedding=rope,seed=0]", "[embedding=nope,seed=0]"
 
 
-@pytest.mark.cluster
+@pytest.mark.usefixtures("without_ray")
 def test_what_failed_is_retried_with_what_waits_for_it_and_nothing_else(
     sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(RuntimeError), sweep.folder(f"pretrain{NOPE}").begin("test", {}):
         raise RuntimeError("the disk was full")
-    done = subprocess.run(
-        [sys.executable, "-m", "fope_lab.cli", *sweep.words, "--retry-failed"],
-        capture_output=True,
-        text=True,
-        env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert sweep.run("--retry-failed") == 0
     assert sweep.done() == {f"pretrain{NOPE}", f"passkey{NOPE}"}
-    output = done.stdout
+    output = capsys.readouterr().out
     assert output.startswith("partial: 4 stages: 2 run, 2 left out; store ")
     assert f"2 stages {NOT_SELECTED}" in output
     assert "partial: 2 of 4 stages are done; 2 not started." in output

@@ -1,0 +1,56 @@
+"""A run whose stages are done one after another in this process, where Ray is not what is tested.
+
+The searcher, the trials, the store, MLflow and the reports are the real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from ray.tune.search import Searcher
+
+from fope_lab.orchestration import controller
+from fope_lab.orchestration.controller import Watch
+from fope_lab.orchestration.drivers import scratch_folder
+from fope_lab.orchestration.searcher import StageSearcher
+from fope_lab.orchestration.trial import REASON, STATUS, run_until_ended
+from fope_lab.planning.schedule import Capacity, Demand, Lookahead, amounts
+from fope_lab.provenance.checkout import Checkout
+from fope_lab.store import StageState, Store
+from fope_lab.store.attempts import driver_name
+from fope_lab.sweep.graph import Stage
+
+ROOM = {"CPU": 1.0}
+
+
+def run_stages(
+    stages: Sequence[Stage],
+    store: Store,
+    seconds: Mapping[str, float],
+    *,
+    watch: Watch,
+    sweeps: Sequence[str],
+    needed: Callable[[Mapping[str, StageState]], dict[str, StageState]],
+    **_: Any,
+) -> Mapping[str, StageState]:
+    """As the controller's, which gives the stages to Ray."""
+    by_key, owner = {stage.key: stage for stage in stages}, driver_name()
+    demands = {
+        key: Demand(amounts(stage.spec.resources), seconds[key], 1) for key, stage in by_key.items()
+    }
+    capacity = Capacity(demands, lambda: ROOM, Lookahead())
+    searcher: Any = StageSearcher(stages, store, owner, capacity, seconds, needed=needed)
+    with scratch_folder(store, owner, sweeps), watch(searcher.states, lambda: ROOM):
+        while (config := searcher.suggest("trial")) != Searcher.FINISHED:
+            assert config is not None, "nothing runs, and nothing can start"
+            state = run_until_ended(config, by_key, store, Checkout.current())
+            searcher.on_trial_complete("trial", {STATUS: state.status, REASON: state.reason})
+    return dict(searcher.states())
+
+
+@pytest.fixture
+def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `fope-lab run` do its stages in this process."""
+    monkeypatch.setattr(controller, "run_stages", run_stages)
