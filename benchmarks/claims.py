@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.statistics.decision import (
+    ALPHA,
     POWER,
+    STUDENT_T,
     Bound,
     Outcome,
     chance_rate,
@@ -26,7 +28,6 @@ from fope_lab.statistics.decision import (
     holm,
     seeds_needed,
 )
-from fope_lab.statistics.t_test import ALPHA, STUDENT_T
 from fope_lab.sweep.claims.compare import Contrast, Term, contrasts_along, contrasts_between
 from fope_lab.sweep.claims.grammar import parse_claim
 from fope_lab.sweep.claims.statement import ALONG, Statement

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
+from fope_lab.statistics.decision import ALPHA
 from fope_lab.statistics.sequential import Boundary, share_spent
-from fope_lab.statistics.t_test import ALPHA
 
 Array = NDArray[np.float64]
 EFFECTS = (0.0, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)

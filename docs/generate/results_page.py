@@ -10,9 +10,8 @@ from typing import Any
 
 from docs.generate.markdown import block, plain, table
 from docs.generate.results import Group, Result, all_results, row_name
-from fope_lab.drawing.palette import assign_looks
 from fope_lab.drawing.plot import Curve, Panel, draw_panel, length_label
-from fope_lab.drawing.svg import inline_svg
+from fope_lab.drawing.svg import assign_looks, inline_svg
 from fope_lab.report.render.figures import shown_number
 from fope_lab.stages.labels import split_label
 

@@ -127,9 +127,8 @@ class Spectrum(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.palette import COLOURS
         from fope_lab.drawing.panels import cells, panels
-        from fope_lab.drawing.svg import DASHED
+        from fope_lab.drawing.svg import COLOURS, DASHED
 
         frequencies, usage = arrays["frequencies"], arrays.get("usage")
         floor = 2 * np.pi / float(arrays["train_length"])

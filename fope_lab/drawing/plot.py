@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fope_lab.drawing.palette import COLOURS, Look
 from fope_lab.drawing.panels import open_frame
-from fope_lab.drawing.svg import DASHED, MUTED, PAPER, STYLE, series_id
+from fope_lab.drawing.svg import COLOURS, DASHED, MUTED, PAPER, STYLE, Look, series_id
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -44,7 +44,7 @@ from fope_lab.report.results.settings import (
 from fope_lab.report.results.stage_results import StageResult, by_key
 from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.report.results.training import TrainingCurves, group_training_curves
-from fope_lab.statistics.t_test import SeedTest
+from fope_lab.statistics.decision import SeedTest
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.made_by import ChangesSince

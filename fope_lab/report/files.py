@@ -27,8 +27,7 @@ from fope_lab.atomic_files import read_json, sha256_file, write_atomic, write_js
 from fope_lab.config.problems import UserError, counted
 from fope_lab.provenance.source import package_digest
 from fope_lab.report.build import Report
-from fope_lab.report.render.curves import Drawing
-from fope_lab.report.render.figures import draw_figures
+from fope_lab.report.render.figures import Drawing, draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import render_json, report_json
 from fope_lab.report.render.latex import label_of

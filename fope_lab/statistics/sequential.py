@@ -33,8 +33,8 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
+from fope_lab.statistics.decision import STUDENT_T, Side
 from fope_lab.statistics.intervals import MeanEstimate
-from fope_lab.statistics.t_test import STUDENT_T, Side
 
 Array = NDArray[np.float64]
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from fope_lab.drawing.heatmap import SHADES, Heatmap, draw_cells, draw_heatmap
-from fope_lab.drawing.palette import COLOURS
-from fope_lab.drawing.svg import PAPER, PLAIN, STYLE, inline_svg, standalone_svg
+from fope_lab.drawing.panels import SHADES, Heatmap, draw_cells, draw_heatmap
+from fope_lab.drawing.svg import COLOURS, PAPER, PLAIN, STYLE, inline_svg, standalone_svg
 
 
 def heatmap(values: list[list[float]], **changes: object) -> Heatmap:

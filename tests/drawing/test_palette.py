@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fope_lab.drawing.palette import COLOURS, DASHES, FAMILIAR, assign_looks
+from fope_lab.drawing.svg import COLOURS, DASHES, FAMILIAR, assign_looks
 
 PAPERS = ("#ffffff", "#14171b")
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB

@@ -12,8 +12,7 @@ from matplotlib.colors import to_rgb
 from report_samples import finish, report_of, write_plan
 
 from fope_lab.cli import main
-from fope_lab.drawing.palette import COLOURS
-from fope_lab.drawing.svg import GRID, INK, MUTED, PAPER
+from fope_lab.drawing.svg import COLOURS, GRID, INK, MUTED, PAPER
 from fope_lab.report import Report
 from fope_lab.report.files import FigureError, write_figures
 from fope_lab.report.render.figures import draw_figures

@@ -12,9 +12,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.statistics.decision import Bound, decide
+from fope_lab.statistics.decision import ALPHA, STUDENT_T, Bound, decide
 from fope_lab.statistics.sequential import LEVELS, SequentialT, boundary, repeated_p, share_spent
-from fope_lab.statistics.t_test import ALPHA, STUDENT_T
 
 PATHS = 100_000
 """Simulated experiments of equal models."""

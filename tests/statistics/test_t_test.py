@@ -13,9 +13,8 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fope_lab.statistics.decision import Bound, decide
+from fope_lab.statistics.decision import STUDENT_T, Bound, Side, decide
 from fope_lab.statistics.intervals import estimate_mean
-from fope_lab.statistics.t_test import STUDENT_T, Side
 
 SETS = 1_500
 """Simulated sets of seeds."""

@@ -164,8 +164,8 @@ class Harmonics(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.palette import COLOURS
         from fope_lab.drawing.panels import panels
+        from fope_lab.drawing.svg import COLOURS
 
         titles = ("One wave per dimension", "After a linear layer", f"After {self.activation}")
         omega = 2 * np.pi * np.arange(self.length // 2 + 1) / self.length

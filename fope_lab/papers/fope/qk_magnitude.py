@@ -116,8 +116,8 @@ class QkMagnitude(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.palette import COLOURS
         from fope_lab.drawing.panels import curve, legend, panels
+        from fope_lab.drawing.svg import COLOURS
 
         marked = np.tile(undertrained(arrays["frequencies"], int(arrays["train_length"])), 2)
         with panels(("Queries", "Keys"), width=360, height=240) as (figure, axes):

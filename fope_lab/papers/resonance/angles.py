@@ -287,9 +287,8 @@ class RotationAngles(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.palette import COLOURS
         from fope_lab.drawing.panels import curve, legend, panels
-        from fope_lab.drawing.svg import GRID
+        from fope_lab.drawing.svg import COLOURS, GRID
 
         rope, resonance = arrays["wavelengths"]
         titles = (f"RoPE: wavelength {rope:.4g}", f"Resonance RoPE: wavelength {resonance:.4g}")

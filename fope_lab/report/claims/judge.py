@@ -13,34 +13,34 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from fope_lab.report.claims.reasons import (
-    describe_test,
-    exact_numbers,
-    gaps,
-    obstacle,
-    tested_numbers,
-)
 from fope_lab.report.claims.samples import (
     MeasuredContrast,
     Results,
+    describe_test,
     distinct_samples,
+    exact_numbers,
+    gaps,
     not_learned,
+    obstacle,
     read_contrasts,
+    tested_numbers,
 )
 from fope_lab.report.compare.comparability import differences
 from fope_lab.statistics.decision import (
+    ALPHA,
     FEWEST_KNOWN,
     MOST,
+    STUDENT_T,
     Bound,
     Decision,
     Outcome,
+    SeedTest,
     chance_rate,
     decide,
     holm,
     is_true,
     seeds_needed,
 )
-from fope_lab.statistics.t_test import ALPHA, STUDENT_T, SeedTest
 from fope_lab.sweep.claims.compare import Combination, Comparison, compare
 from fope_lab.sweep.claims.grammar import parse_claim
 from fope_lab.sweep.claims.lookup import Catalogue

@@ -34,8 +34,8 @@ from fope_lab.report.claims.judge import (
 from fope_lab.report.claims.samples import Results
 from fope_lab.report.results.aggregate import json_value
 from fope_lab.report.results.stage_results import StageResult, read_stages
+from fope_lab.statistics.decision import STUDENT_T, SeedTest
 from fope_lab.statistics.sequential import SequentialT
-from fope_lab.statistics.t_test import STUDENT_T, SeedTest
 from fope_lab.store import StageState, Status, Store
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.report_check import may_stop_early

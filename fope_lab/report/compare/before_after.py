@@ -5,7 +5,7 @@ a model that the model of the other comes from: its nearest ancestor that was ev
 stage that exchanges an embedding for an evaluation is such an ancestor's child, too.
 
 A difference is paired over the seeds that both cells have: a seed fixes the data order and the
-initial weights, so pairs remove its effect (statistics/t_test.py). If fewer than two seeds are in
+initial weights, so pairs remove its effect (statistics/decision.py). If fewer than two seeds are in
 both, and each cell has several, its interval is Welch's, which treats the seeds of both as
 independent.
 """
@@ -21,8 +21,8 @@ from fope_lab.data.roles import MODEL
 from fope_lab.report.results.aggregate import Cell, canonical
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.statistics.decision import ALPHA, STUDENT_T
 from fope_lab.statistics.intervals import MeanEstimate, estimate_mean, welch_difference
-from fope_lab.statistics.t_test import ALPHA, STUDENT_T
 from fope_lab.sweep.graph import Stage
 
 Change = Literal["better", "worse", "other"]
@@ -102,7 +102,7 @@ class Difference:
 
     `paired` says whether it is over the seeds that both have; `estimate.n` is their number, or else
     the smaller number of seeds. `change` is None if the interval has 0 in it, if there is none, and
-    for a few equal differences, which chance alone gives often (statistics/t_test.py).
+    for a few equal differences, which chance alone gives often (statistics/decision.py).
     """
 
     estimate: MeanEstimate

@@ -1,9 +1,9 @@
 """Which of several cells is the best, and whether the seeds say so, in tables and in words.
 
 A best mean alone says little: of equal methods, one always has it. A cell counts as clearly best
-only if it is better than every other in the sweep's test over the seeds that both have
-(statistics/t_test.py), each at ALPHA. Of two equal methods one is then called best with probability
-ALPHA at most; of more, more rarely, since it must be better than all. One seed never suffices.
+only if it is better than every other in the sweep's test over the seeds that both have, each at
+ALPHA. Of two equal methods one is then called best with probability ALPHA at most; of more, more
+rarely, since it must be better than all. One seed never suffices.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.stages.metric import LENGTH
-from fope_lab.statistics.t_test import ALPHA, SeedTest
+from fope_lab.statistics.decision import ALPHA, SeedTest
 
 
 def meaning(test: SeedTest) -> str:

@@ -3,18 +3,29 @@
 A difference is our mean minus the published number. Its interval is the interval of our mean over
 seeds: a spread that the paper prints is shown, but does not enter the difference. Published numbers
 without a cell in the sweep are listed with the reason.
+
+Conditions on a cell's model apply to its axes, then to the settings of its stage, then to those of
+the trainings before it, then to the sizes of its model. A label with options requires these and
+allows others: `yarn(factor=4)` matches `yarn(base=330,factor=4)`, and `rope` matches
+`rope(base=330)`. If several cells match, those with exactly the label win, then those with the
+fewest options beside the required ones. If the published table gives its training length, context
+lengths match as multiples of the training length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
-from fope_lab.report.compare.match_cells import CellMatcher
-from fope_lab.report.compare.published import PublishedTable
+from fope_lab.report.compare.published import PublishedColumn, PublishedRow, PublishedTable
 from fope_lab.report.results.aggregate import Cell, CellKey
 from fope_lab.report.results.axes import shorten_labels
 from fope_lab.report.results.stage_results import StageResult, by_key
+from fope_lab.stages.labels import corpus_label, label, label_parts, stage_label
+from fope_lab.stages.metric import LENGTH
 
 
 @dataclass(frozen=True)
@@ -163,3 +174,165 @@ def _absent(reasons: Mapping[str, Mapping[str, str]], published: PublishedTable)
             yield f"{column}, in all {'other ' if whole else ''}rows: {reason}"
         else:
             yield from (f"{row}, {column}: {why}" for row, why in by_row.items())
+
+
+NOT_IN_SWEEP = "not part of this sweep"
+NO_RESULT_YET = "no result yet"
+
+
+class CellMatcher:
+    """Finds the cells that measure the numbers of one published table."""
+
+    def __init__(
+        self, published: PublishedTable, cells: Sequence[Cell], results: Mapping[str, StageResult]
+    ) -> None:
+        self._published, self._cells, self._results = published, cells, results
+        declared = (metric for r in results.values() for metric in r.stage.spec.metrics())
+        self._metrics = {metric.name for metric in (*declared, *(cell.metric for cell in cells))}
+        self._columns = {  # of the table, by section
+            section: sum(
+                any(cell.section == section and self._measures(cell, column) for cell in cells)
+                for column in published.all_columns
+            )
+            for section in dict.fromkeys(cell.section for cell in cells)
+        }
+
+    def cells(self, row: PublishedRow, column: PublishedColumn) -> tuple[list[Cell], str]:
+        """Return the matching cells, one for each model that the number stands for, and a reason.
+
+        The reason explains why there is no cell, or why a cell is missing; it may be empty.
+        """
+        wanted = {**row.where, **column.where}
+        cells, reasons = [], []
+        for conditions in _combinations(wanted):
+            matches = self._matches(column, conditions)
+            if len(matches) == 1:
+                cells += matches
+            elif matches:
+                names = dict.fromkeys(stage_label(c.section, c.axes, None) for c in matches)
+                reasons.append(f"several rows of this sweep match: {'; '.join(names)}")
+        if not cells and not reasons:
+            if self._may_come(wanted, column):
+                reasons.append(NO_RESULT_YET)
+            elif column.metric not in self._metrics and self._has(row.where, self._results):
+                reasons.append(f"no stage of this sweep measures {column.metric}")
+            else:
+                reasons.append(NOT_IN_SWEEP)
+        return cells, "; ".join(dict.fromkeys(reasons))
+
+    def _matches(self, column: PublishedColumn, conditions: Mapping[str, str]) -> list[Cell]:
+        """The cells of a column that match best.
+
+        A section that has more of the table's columns goes before one that has fewer.
+        """
+        ranked: list[tuple[tuple[int, ...], Cell]] = []
+        for cell in self._cells:
+            if self._measures(cell, column):
+                setting = self._published.setting.items()
+                on_axes = {
+                    name: s[0] for name, s in setting if any(_ends(p, name) for p in cell.axes)
+                }
+                closeness = self._closeness(cell.keys[0], {**conditions, **on_axes})
+                if closeness is not None and self._reads(cell.keys[0], column.corpus):
+                    ranked.append(((self._columns[cell.section], *closeness), cell))
+        best = max((rank for rank, _ in ranked), default=None)
+        return [cell for rank, cell in ranked if rank == best]
+
+    def _measures(self, cell: Cell, column: PublishedColumn) -> bool:
+        if cell.metric.name != column.metric or cell.x is None or column.x is None:
+            return (cell.metric.name, cell.x) == (column.metric, column.x)
+        published_length, our_length = self._published.trained_length, cell.trained_length
+        if not (published_length and our_length and cell.metric.axis == LENGTH):
+            return cell.x == column.x
+        return cell.x * published_length == column.x * our_length
+
+    def _may_come(self, wanted: Mapping[str, Sequence[str]], column: PublishedColumn) -> bool:
+        """Whether a stage that is not done yet may measure the column.
+
+        Once a stage is done, those like it have cells, and so has the column if it may come.
+        """
+        waiting = (
+            key
+            for key, result in self._results.items()
+            if not result.state.is_done
+            and column.metric in result.metrics
+            and self._reads(key, column.corpus)
+        )
+        known = any(cell.metric.name == column.metric for cell in self._cells)
+        return not known and self._has(wanted, waiting)
+
+    def _has(self, wanted: Mapping[str, Sequence[str]], among: Iterable[str]) -> bool:
+        return any(
+            self._closeness(key, conditions) is not None
+            for key in among
+            for conditions in _combinations(wanted)
+        )
+
+    def _reads(self, key: str, corpus: str | None) -> bool:
+        """Whether a stage reads the corpus with this label; any stage does if it is None."""
+        corpora = self._results[key].stage.spec.corpora().values()
+        return corpus is None or corpus in map(corpus_label, corpora)
+
+    def _closeness(self, key: str, conditions: Mapping[str, str]) -> tuple[int, int] | None:
+        """How closely a stage meets conditions; the greatest is the closest. None if it fails one.
+
+        The first number says how many conditions it meets to the letter, the second is minus the
+        number of options that its labels have beside the required ones.
+        """
+        exact = further = 0
+        for name, wanted in conditions.items():
+            values = self._values(key, name)
+            if not values or not all(label_matches(wanted, value) for value in values):
+                return None
+            exact += all(wanted == value for value in values)
+            further += sum(len(label_parts(value)[1] - label_parts(wanted)[1]) for value in values)
+        return exact, -further
+
+    def _values(self, key: str, name: str) -> list[str]:
+        """The labels of the axes with a name; without such an axis, that of the nearest setting."""
+        stage = self._results[key].stage
+        on_axes = [label(value) for path, value in stage.axes.items() if _ends(path, name)]
+        if on_axes:
+            return on_axes
+        if name in ("embedding", "scale"):
+            return [value] if (value := getattr(stage, name)) is not None else []
+        for settings in self._settings(key):
+            if values := [label(value) for path, value in _flat(settings) if _ends(path, name)]:
+                return values
+        return []
+
+    def _settings(self, key: str) -> Iterator[Mapping[str, Any]]:
+        """The settings of a stage and of the trainings before it, the nearest first, then the sizes
+        of its model."""
+        model = self._results[key].stage.model_spec
+        at: str | None = key
+        while at is not None and at in self._results:
+            yield self._results[at].stage.config
+            at = self._results[at].model_parent
+        if model is not None:
+            yield dataclasses.asdict(model.model)
+
+
+def label_matches(wanted: str, value: str) -> bool:
+    """Whether a value has the name of the wanted label and all of its options."""
+    name, options = label_parts(wanted)
+    value_name, value_options = label_parts(value)
+    return name == value_name and options <= value_options
+
+
+def _combinations(wanted: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """A label for each name, in every combination."""
+    return (dict(zip(wanted, labels, strict=True)) for labels in product(*wanted.values()))
+
+
+def _ends(path: str, name: str) -> bool:
+    return f".{path}".replace(" ", "_").endswith(f".{name.replace(' ', '_')}")
+
+
+def _flat(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        inner = f"{path}.{name}" if path else str(name)
+        if isinstance(value, Mapping):
+            yield from _flat(value, inner)
+        else:
+            yield inner, value

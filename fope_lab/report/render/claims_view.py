@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from fope_lab.config.problems import counted
 from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import VERDICTS, Verdict, VerdictWord
-from fope_lab.report.claims.reasons import format_p
+from fope_lab.report.claims.samples import format_p
 from fope_lab.report.compare.comparability import MARK
 from fope_lab.report.results.axes import short_names
 from fope_lab.stages.labels import axis_label, stage_label
-from fope_lab.statistics.t_test import ALPHA
+from fope_lab.statistics.decision import ALPHA
 from fope_lab.sweep.seed_rule import StoppedEarly
 
 MARKS: Mapping[VerdictWord, str] = {

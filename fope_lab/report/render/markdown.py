@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import Verdict
-from fope_lab.report.claims.reasons import format_p
+from fope_lab.report.claims.samples import format_p
 from fope_lab.report.render.claims_view import (
     count_verdicts,
     describe_tests,

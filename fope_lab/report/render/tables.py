@@ -19,7 +19,7 @@ from fope_lab.report.results.settings import OPTIMISTIC, SettingGroup
 from fope_lab.stages.labels import label
 from fope_lab.stages.metric import LENGTH, Metric
 from fope_lab.stages.result import Measurement
-from fope_lab.statistics.t_test import STUDENT_T, SeedTest
+from fope_lab.statistics.decision import STUDENT_T, SeedTest
 
 NOTHING = "–"
 CHOSEN = "§"

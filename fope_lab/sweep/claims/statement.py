@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from fope_lab.config.problems import UserError
-from fope_lab.statistics.t_test import Side
+from fope_lab.statistics.decision import Side
 
 VERBS: Mapping[str, tuple[Side, ...]] = {
     "<=": ("less",),

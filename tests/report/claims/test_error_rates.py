@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from benchmarks.claims import Rate, counts, families, power, single_claims
-from fope_lab.statistics.t_test import ALPHA
+from fope_lab.statistics.decision import ALPHA
 
 SETS = 150
 CHANCE = 1e-5

@@ -13,9 +13,9 @@ from fope_lab.report.compare.best import best_mean, clearly_best, is_clearly_bet
 from fope_lab.report.results.aggregate import Cell, SeedValue
 from fope_lab.stages.metric import Better, Metric
 from fope_lab.stages.result import Measurement
+from fope_lab.statistics.decision import STUDENT_T, SeedTest
 from fope_lab.statistics.intervals import estimate_mean
 from fope_lab.statistics.sequential import SequentialT
-from fope_lab.statistics.t_test import STUDENT_T, SeedTest
 
 
 def cell(values: Sequence[float], better: Better | None = "lower", first: int = 0) -> Cell:

@@ -19,8 +19,11 @@ from shipped import sweep_of
 
 from fope_lab.papers.index import PAPERS, paper_names
 from fope_lab.report import Report
-from fope_lab.report.compare.match_cells import label_matches
-from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
+from fope_lab.report.compare.paper_comparison import (
+    PaperComparison,
+    compare_with_paper,
+    label_matches,
+)
 from fope_lab.report.compare.published import PublishedTable, load_published, read_published
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import compared_texts

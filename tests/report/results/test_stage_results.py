@@ -13,8 +13,7 @@ from report_samples import BASE, declaring, finish, make_report, result, write_p
 from report_samples import report_of as sample_report
 
 from fope_lab.report import Report
-from fope_lab.report.render.curves import Figure
-from fope_lab.report.render.figures import draw_figures
+from fope_lab.report.render.figures import Figure, draw_figures
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import MOST_COLUMNS, Table, build_tables
 from fope_lab.report.results.layout import LEAST_CHANCE
