@@ -181,10 +181,9 @@ def unbiased_attention(
 
 
 def takes_groups(q: Tensor, masked: bool) -> bool:
-    """Whether a fused kernel of PyTorch takes fewer key heads than there are of these queries.
+    """Whether a fused kernel of PyTorch takes fewer key heads than query heads.
 
-    On CUDA, the one for float32 and for masks does not. What PyTorch would take there holds all
-    logits.
+    On CUDA, the one for float32 and for masks does not, and the other one holds all logits.
     """
     narrow = q.dtype in (torch.float16, torch.bfloat16)
     return q.device.type != "cuda" or (narrow and not masked)
@@ -210,8 +209,7 @@ def distance_table(embedding: PositionEmbedding, positions: Tensor) -> Tensor:
 
 @no_compile
 def consecutive(positions: Tensor, embedding: PositionEmbedding) -> bool:
-    """Whether a bias of distance alone can be read from a table: every position is one more than
-    the position before it.
+    """Whether a bias of distance alone can be read from a table: positions grow by one.
 
     Reading the positions waits for the device, so that a decoder asks once for all layers.
     """

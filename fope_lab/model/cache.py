@@ -44,8 +44,8 @@ class LayerCache:
         """Copy the first `tokens` tokens of a cache of one sequence for `batch` sequences."""
         repeated = LayerCache(room)
         if self._keys is not None and self._values is not None:
-            repeated._keys = _repeated(self._keys, batch, tokens, room)
-            repeated._values = _repeated(self._values, batch, tokens, room)
+            start = (x[:, :, :tokens].expand(batch, -1, -1, -1) for x in (self._keys, self._values))
+            repeated._keys, repeated._values = (repeated._put(None, x, tokens) for x in start)
         return repeated
 
     def _append(self, k: Tensor, v: Tensor, end: int) -> tuple[Tensor, Tensor]:
@@ -71,12 +71,6 @@ class LayerCache:
 def _memory(like: Tensor, tokens: int) -> Tensor:
     batch, heads, _, head_dim = like.shape
     return like.new_empty(batch, heads, tokens, head_dim)
-
-
-def _repeated(kept: Tensor, batch: int, tokens: int, room: int) -> Tensor:
-    memory = _memory(kept.expand(batch, -1, -1, -1), max(room, tokens))
-    memory[:, :, :tokens] = kept[:, :, :tokens]
-    return memory
 
 
 class KeyValueCache:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,19 +36,6 @@ if TYPE_CHECKING:
 
     from fope_lab.model.decoder import Decoder
 
-
-__all__ = [
-    "CONFIG",
-    "WEIGHTS",
-    "CheckpointConfig",
-    "CheckpointError",
-    "identifying_files",
-    "keeps_tensors",
-    "load_model",
-    "read_config",
-    "save_model",
-]
-
 CONFIG = "config.json"
 FORMAT = 1
 EXPORTED = "fope-lab"
@@ -63,7 +50,7 @@ OWN_TOKENIZER = "."
 
 @dataclass(frozen=True)
 class _Fields:
-    """What config.json says of a checkpoint in our format, beside the format."""
+    """The fields of our config.json, beside the format."""
 
     model: dict[str, Any]
     embedding: dict[str, Any] | str
@@ -111,7 +98,7 @@ def _embedding_of(given: _Fields, source: ConfigSource) -> Embedding:
 
 
 def _exported_config(description: dict[str, Any], source: ConfigSource) -> CheckpointConfig:
-    """Read a config.json that `export` wrote, or transformers after it."""
+    """Read what `export` wrote, or transformers after it."""
     fields = [field.name for field in dataclasses.fields(_Fields)]
     ours = {name: description[name] for name in fields if name in description}
     config = _our_config({"format": FORMAT, "tokenizer": OWN_TOKENIZER, **ours}, source)
@@ -119,27 +106,16 @@ def _exported_config(description: dict[str, Any], source: ConfigSource) -> Check
     return dataclasses.replace(config, tokenizer=source.tokenizer) if own else config
 
 
-def _our_weights(directory: Path, *_: Any) -> dict[str, Tensor]:
+def _our_weights(directory: Path) -> dict[str, Tensor]:
     parts = map(read_weights, weight_files(directory))
     return {name.removeprefix(DECODER): tensor for part in parts for name, tensor in part.items()}
 
 
-Description = dict[str, Any]
-Readers = tuple[
-    Callable[[Description, ConfigSource], CheckpointConfig],
-    Callable[[Path, Description, CheckpointConfig], "dict[str, Tensor]"],
-]
-_HUGGINGFACE: Readers = (read_huggingface_config, read_huggingface_weights)
-_READERS: Mapping[str, Readers] = {
-    "None": (_our_config, _our_weights),
-    EXPORTED: (_exported_config, _our_weights),
+OURS: Mapping[str | None, Callable[[dict[str, Any], ConfigSource], CheckpointConfig]] = {
+    None: _our_config,
+    EXPORTED: _exported_config,
 }
-"""The readers of config.json and of the weights, by the `model_type`, which our own format does not
-have. Any other `model_type` is Hugging Face's."""
-
-
-def _readers(description: Mapping[str, Any]) -> Readers:
-    return _READERS.get(str(description.get("model_type")), _HUGGINGFACE)
+"""The readers of our config.json by its `model_type`; any other is Hugging Face's."""
 
 
 def save_model(
@@ -191,8 +167,7 @@ def load_model(
 
     `path` is a checkpoint's folder, a Hugging Face folder of the Llama family, one that `fope-lab
     export` wrote, or `hf:NAME[@REVISION]`, such a model on the hub. Weights are float32 whatever
-    the files hold, because trainers have float32 weights; widening float16 and bfloat16 loses
-    nothing. The tensors of a position embedding have the dtypes that they have in a new model.
+    the files hold; the tensors of a position embedding have the dtypes of a new model.
 
     `embedding` replaces the position embedding. If the mechanism and its options stay, and only
     frequencies change (`base`, `transforms`), the new embedding keeps the tensors of the checkpoint
@@ -214,7 +189,10 @@ def load_model(
                 f"{path}: {directory / CONFIG} differs from the configuration that plans use"
             )
     description = _read_json(directory / CONFIG)
-    weights = _readers(description)[1](directory, description, config)
+    if description.get("model_type") in OURS:
+        weights = _our_weights(directory)
+    else:
+        weights = read_huggingface_weights(directory, description, config)
     if len(weights) < config.model.num_layers:  # before so many layers are made to be compared
         found = f"{config.model.num_layers:,} layers, but {len(weights):,} tensors"
         raise CheckpointError(f"{weight_files(directory)[0]} does not fit its {CONFIG}: {found}")
@@ -255,7 +233,7 @@ def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:
     description = _read_json(file) if known is None else dict(known)
     tokenizer = name.tokenizer if name else os.path.abspath(path)
     source = ConfigSource(str(name or file), file.parent, tokenizer)
-    return _readers(description)[0](description, source)
+    return OURS.get(description.get("model_type"), read_huggingface_config)(description, source)
 
 
 def identifying_files(directory: Path) -> list[str]:
@@ -301,15 +279,13 @@ def _differences(model: Decoder, weights: Mapping[str, Tensor]) -> str:
         for name, tensor in state.items()
         if name in weights and _kind(weights[name]) != _kind(tensor)
     ]
-    differences: Mapping[str, Collection[str]] = {
+    differences = {
         "missing": [name for name in model.untied_state() if name not in weights],
         "unexpected": [name for name in weights if name not in state],
         "of another shape": others,
     }
     return "; ".join(
-        f"{len(names)} {what} (first {next(iter(names))})"
-        for what, names in differences.items()
-        if names
+        f"{len(names)} {what} (first {names[0]})" for what, names in differences.items() if names
     )
 
 
@@ -333,15 +309,12 @@ def _widen(weights: dict[str, Tensor], model: Decoder) -> None:
 def keeps_tensors(saved: Embedding, wanted: Embedding) -> bool:
     """Whether `wanted` keeps the tensors of `saved` if they have the same shapes: the two differ in
     frequencies only. Torch-free."""
+    frequencies = ("base", TRANSFORMS)
     one, other = (
-        {name: value for name, value in each.canonical().items() if name not in FREQUENCIES}
+        {name: value for name, value in each.canonical().items() if name not in frequencies}
         for each in (saved, wanted)
     )
     return one == other
-
-
-FREQUENCIES = ("base", TRANSFORMS)
-"""The options that change nothing but frequencies."""
 
 
 Resizing = Literal["draw", "expand", "pad"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -22,12 +22,9 @@ class ModelConfig:
 
     GPT-2's block is `norm: layer`, `biases: true`, `feed_forward: gelu_tanh` and, for its head,
     `tie_embeddings: true`. nanoGPT's without biases is the same with `biases: false` and
-    `feed_forward: gelu`.
-
-    The defaults of sizes are those of the FoPE paper's models: `hidden_size` is num_heads ×
-    head_dim, `intermediate_size` (of each branch of a gated feed-forward) is 4 × hidden_size, and
-    `num_kv_heads` is num_heads. Defaults are filled in, so that configurations with the same sizes
-    are equal. Raises ValueError if num_heads is not divisible by num_kv_heads.
+    `feed_forward: gelu`. The defaults of sizes, those of the FoPE paper's models, are filled in, so
+    that configurations with the same sizes are equal. Raises ValueError if num_heads is not
+    divisible by num_kv_heads.
     """
 
     num_layers: Annotated[Count, Doc("The number of layers.")]
@@ -103,12 +100,6 @@ class ModelConfig:
 BRANCHES: Mapping[str, int] = {"swiglu": 2, "geglu": 2, "relu": 1, "gelu": 1, "gelu_tanh": 1}
 """The projections of a feed-forward to its intermediate size, by its kind."""
 
-VECTORS_OF_NORM: Mapping[str, Callable[[bool], int]] = {
-    "rms": lambda biases: 1,
-    "layer": lambda biases: 2 if biases else 1,
-}
-"""The vectors that a norm learns, by its kind, with and without biases."""
-
 SCALES: Mapping[str, ModelConfig] = {
     "tiny": ModelConfig(num_layers=2, num_heads=4, head_dim=32, intermediate_size=256),
     "mini": ModelConfig(num_layers=4, num_heads=4, head_dim=64, intermediate_size=768),
@@ -138,18 +129,10 @@ SCALES: Mapping[str, ModelConfig] = {
         scale_embeddings=True,
     ),
     "llama2-7b": ModelConfig(
-        num_layers=32,
-        num_heads=32,
-        head_dim=128,
-        intermediate_size=11_008,
-        vocab_size=32_000,
+        num_layers=32, num_heads=32, head_dim=128, intermediate_size=11_008, vocab_size=32_000
     ),
     "llama2-13b": ModelConfig(
-        num_layers=40,
-        num_heads=40,
-        head_dim=128,
-        intermediate_size=13_824,
-        vocab_size=32_000,
+        num_layers=40, num_heads=40, head_dim=128, intermediate_size=13_824, vocab_size=32_000
     ),
 }
 """The named sizes. `tiny` and `mini` train on a CPU. `posgen` is the model of Resonance RoPE's §5:
@@ -216,6 +199,7 @@ def _biases(config: ModelConfig) -> int:
 def _norms(config: ModelConfig) -> int:
     """The parameters of all norms: two in each layer, the final one, and those of QK-norm."""
     qk = (config.num_heads + config.num_kv_heads) * config.head_dim
-    vectors = VECTORS_OF_NORM[config.norm](config.biases) * config.hidden_size
+    of_norm = 2 if config.norm == "layer" and config.biases else 1
+    vectors = of_norm * config.hidden_size
     of_layer = 2 * vectors + (qk if config.qk_norm == "rms" else 0)
     return config.num_layers * of_layer + vectors

@@ -89,7 +89,7 @@ class Decoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
         self.norm = NORMS[config.norm](config)
-        self.lm_head = UninitializedLinear(config.hidden_size, config.vocab_size)
+        self.lm_head = UninitializedLinear(config.hidden_size, config.vocab_size, bias=False)
         self._tie_weights()
         self._draw_weights(seed)
         self.position_embeddings = nn.ModuleList(self._position_embeddings(seed))

@@ -79,64 +79,39 @@ def _downloaded(name: HubName, download: Callable[..., str], **what: Any) -> Pat
         ) from error
 
 
-LLAMA: Mapping[str, Any] = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "rope_theta": 10_000.0,
-    "rms_norm_eps": 1e-5,
-}
+SIZES = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers"),
+    *("num_attention_heads", "num_key_value_heads"),
+    *("vocab_size", "max_position_embeddings", "tie_word_embeddings"),
+)
 
-LLAMA_2_7B: Mapping[str, Any] = {
-    **LLAMA,
-    "hidden_size": 4096,
-    "intermediate_size": 11_008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 32,
-    "vocab_size": 32_000,
-    "max_position_embeddings": 4096,
-    "tie_word_embeddings": False,
-}
 
-PINNED_CONFIGS: Mapping[str, Mapping[str, Any]] = {
-    "HuggingFaceTB/SmolLM-1.7B@d7449ff7241c863f3e8accc475155f0f97afa011": {
-        **LLAMA,
-        "hidden_size": 2048,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 32,
-        "vocab_size": 49_152,
-        "max_position_embeddings": 2048,
-        "tie_word_embeddings": True,
-    },
-    "meta-llama/Llama-2-7b-hf@01c7f73d771dfac7d292323805ebc428287df4f9": LLAMA_2_7B,
-    "meta-llama/Llama-2-7b-chat-hf@f5db02db724555f92da89c216ac04704f23d4590": LLAMA_2_7B,
-    "meta-llama/Llama-2-13b-chat-hf@a2cb7a712bb6e5e736ca7f8cd98167f81a0b5bd8": {
-        **LLAMA,
-        "hidden_size": 5120,
-        "intermediate_size": 13_824,
-        "num_hidden_layers": 40,
-        "num_attention_heads": 40,
-        "num_key_value_heads": 40,
-        "vocab_size": 32_000,
-        "max_position_embeddings": 4096,
-        "tie_word_embeddings": False,
-    },
-    "google/gemma-7b@ff6768d9368919a1f025a54f9f5aa0ee591730bb": {
-        "model_type": "gemma",
-        "architectures": ["GemmaForCausalLM"],
+def _config(*sizes: int, kind: str = "llama", **others: Any) -> Mapping[str, Any]:
+    return {
+        "model_type": kind,
+        "architectures": [f"{kind.capitalize()}ForCausalLM"],
         "rope_theta": 10_000.0,
-        "rms_norm_eps": 1e-6,
-        "hidden_size": 3072,
-        "intermediate_size": 24_576,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 16,
-        "head_dim": 256,
-        "vocab_size": 256_000,
-        "max_position_embeddings": 8192,
-        "tie_word_embeddings": True,
-    },
+        "rms_norm_eps": 1e-5,
+        **dict(zip(SIZES, sizes, strict=True)),
+        **others,
+    }
+
+
+_LLAMA_2_7B = _config(4096, 11_008, 32, 32, 32, 32_000, 4096, False)
+PINNED_CONFIGS: Mapping[str, Mapping[str, Any]] = {
+    "HuggingFaceTB/SmolLM-1.7B@d7449ff7241c863f3e8accc475155f0f97afa011": _config(
+        2048, 8192, 24, 32, 32, 49_152, 2048, True
+    ),
+    "meta-llama/Llama-2-7b-hf@01c7f73d771dfac7d292323805ebc428287df4f9": _LLAMA_2_7B,
+    "meta-llama/Llama-2-7b-chat-hf@f5db02db724555f92da89c216ac04704f23d4590": _LLAMA_2_7B,
+    "meta-llama/Llama-2-13b-chat-hf@a2cb7a712bb6e5e736ca7f8cd98167f81a0b5bd8": _config(
+        5120, 13_824, 40, 40, 40, 32_000, 4096, False
+    ),
+    "google/gemma-7b@ff6768d9368919a1f025a54f9f5aa0ee591730bb": _config(
+        *(3072, 24_576, 28, 16, 16, 256_000, 8192, True),
+        kind="gemma",
+        head_dim=256,
+        rms_norm_eps=1e-6,
+    ),
 }
 """The fields of config.json that define the model, by NAME@COMMIT."""

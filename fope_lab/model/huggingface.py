@@ -49,7 +49,7 @@ class Family:
     shifted_gains: bool = False
 
 
-LLAMA: Json = {
+LLAMA = {
     "hidden_act": "silu",
     "max_position_embeddings": 2048,
     "rms_norm_eps": 1e-6,
@@ -59,12 +59,8 @@ FAMILIES: Mapping[str, Family] = {
     "llama": Family(architecture="LlamaForCausalLM", defaults=LLAMA),
     "mistral": Family(
         architecture="MistralForCausalLM",
-        defaults={
-            **LLAMA,
-            "num_key_value_heads": 8,
-            "max_position_embeddings": 131_072,
-            "sliding_window": 4096,
-        },
+        defaults=LLAMA
+        | {"num_key_value_heads": 8, "max_position_embeddings": 131_072, "sliding_window": 4096},
     ),
     "gemma": Family(
         architecture="GemmaForCausalLM",
@@ -117,7 +113,7 @@ def family_of(description: Json, where: str) -> Family:
 
 
 def read_huggingface_config(description: Json, source: ConfigSource) -> CheckpointConfig:
-    """The configuration of a checkpoint from the fields of its config.json.
+    """The configuration in a config.json.
 
     `train_length` is the length in tokens from which the rope scaling starts, `context_length` the
     length that it reaches. Raises CheckpointError with every field that is wrong.

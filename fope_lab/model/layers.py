@@ -13,45 +13,33 @@ from fope_lab.model.config import ModelConfig
 Activation = Callable[[Tensor], Tensor]
 
 
-class Gated(nn.Module):
-    """The feed-forward down(activation(gate(x)) · up(x)) (Shazeer, arXiv 2002.05202, Eq. 6)."""
+class FeedForward(nn.Module):
+    """The feed-forward down(activation(up(x))) (Vaswani et al., arXiv 1706.03762, Eq. 2), or, with
+    a gate, down(activation(gate(x)) · up(x)) (Shazeer, arXiv 2002.05202, Eq. 6)."""
 
-    def __init__(self, activation: Activation, config: ModelConfig) -> None:
+    def __init__(self, activation: Activation, gated: bool, config: ModelConfig) -> None:
         super().__init__()
         self.activation = activation
         width, inner, bias = config.hidden_size, config.intermediate_size, config.biases
-        self.gate_proj = UninitializedLinear(width, inner, bias=bias)
+        self.gate_proj = UninitializedLinear(width, inner, bias=bias) if gated else None
         self.up_proj = UninitializedLinear(width, inner, bias=bias)
         self.down_proj = UninitializedLinear(inner, width, bias=bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Map (batch, length, width) to the same shape."""
+        if self.gate_proj is None:
+            return self.down_proj(self.activation(self.up_proj(hidden)))
         return self.down_proj(self.activation(self.gate_proj(hidden)) * self.up_proj(hidden))
-
-
-class Plain(nn.Module):
-    """The feed-forward down(activation(up(x))) (Vaswani et al., arXiv 1706.03762, Eq. 2)."""
-
-    def __init__(self, activation: Activation, config: ModelConfig) -> None:
-        super().__init__()
-        self.activation = activation
-        width, inner, bias = config.hidden_size, config.intermediate_size, config.biases
-        self.up_proj = UninitializedLinear(width, inner, bias=bias)
-        self.down_proj = UninitializedLinear(inner, width, bias=bias)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Map (batch, length, width) to the same shape."""
-        return self.down_proj(self.activation(self.up_proj(hidden)))
 
 
 GELU_TANH = functools.partial(F.gelu, approximate="tanh")
 
 FEED_FORWARDS: Mapping[str, Callable[[ModelConfig], nn.Module]] = {
-    "swiglu": functools.partial(Gated, F.silu),
-    "geglu": functools.partial(Gated, GELU_TANH),  # Gemma's
-    "relu": functools.partial(Plain, F.relu),
-    "gelu": functools.partial(Plain, F.gelu),
-    "gelu_tanh": functools.partial(Plain, GELU_TANH),  # GPT-2's
+    "swiglu": functools.partial(FeedForward, F.silu, True),
+    "geglu": functools.partial(FeedForward, GELU_TANH, True),  # Gemma's
+    "relu": functools.partial(FeedForward, F.relu, False),
+    "gelu": functools.partial(FeedForward, F.gelu, False),
+    "gelu_tanh": functools.partial(FeedForward, GELU_TANH, False),  # GPT-2's
 }
 """The constructors of modules on (batch, length, width), by the option `feed_forward`."""
 
@@ -62,9 +50,6 @@ class UninitializedLinear(nn.Linear):
     `nn.Linear` would draw weights from the global generator, which is slow and changes what others
     draw from it.
     """
-
-    def __init__(self, inputs: int, outputs: int, *, bias: bool = False) -> None:
-        super().__init__(inputs, outputs, bias=bias)
 
     def reset_parameters(self) -> None:
         """Set the bias to 0; the weights stay uninitialized."""

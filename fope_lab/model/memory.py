@@ -27,7 +27,7 @@ embedding keeps, and the weights of attention without a bias, which a CPU holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fope_lab.model.config import BRANCHES, CHUNK_LOGITS, ModelConfig, parameters
@@ -37,24 +37,15 @@ NUMBER: Mapping[str, int] = {"float32": 4, "bfloat16": 2}
 """The bytes of a number in matrix products, by precision."""
 
 GRADIENTS_OF_HEAD: Mapping[int, int] = {4: 2, 2: 3}
-"""How many copies of the head's gradient exist at once, by the bytes of a number."""
-
 COPIES_OF_LOGITS: Mapping[int, int] = {4: 1, 2: 2}
-"""How many copies of a chunk of logits exist while its gradient is computed, by the bytes of a
-number: in float32 the gradient replaces the logits in place."""
+"""How many copies of the head's gradient, and of a chunk of logits, exist at once, by the bytes of
+a number: in float32 the gradient replaces the logits in place."""
 
 KEPT_BY_NORM: Mapping[str, int] = {"rms": 2, "layer": 1}
 """How many tensors of hidden_size a norm keeps, by its kind."""
 
 KEPT_INNER: Mapping[str, int] = {"swiglu": 4, "geglu": 4, "relu": 1, "gelu": 2, "gelu_tanh": 2}
 """How many tensors of intermediate_size a feed-forward block keeps, by its kind."""
-
-KEPT_BY_QK_NORM: Mapping[str, Callable[[int], int]] = {
-    "none": lambda number: 0,
-    "layer": lambda number: number,
-    "rms": lambda number: 2 * WIDE,
-}
-"""The bytes that QK-norm keeps for each dimension of Q + K, from the bytes of a number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +83,13 @@ def training_memory(
     if shards > 1:
         gathered = WIDE * (size.head + size.embedding + _of_layer(config))
         weights, gradients = weights + gathered, gradients + gathered
-    kept = _layers(config, number, tokens, gradient_checkpointing=gradient_checkpointing)
+    kept, copies = _kept(config, number) * tokens, _copies(config, number)
+    layers = config.num_layers * (kept + copies)
+    if gradient_checkpointing:  # autocast keeps all copies until the end of the forward pass
+        inputs = config.num_layers * WIDE * config.hidden_size * tokens
+        layers = inputs + max(config.num_layers * copies, kept + copies)
     backward = 3 * number * config.intermediate_size * tokens
-    activations = kept + backward + _head(config, number, tokens)
+    activations = layers + backward + _head(config, number, tokens)
     optimizer = 2 * WIDE * -(-total // shards)
     held = gradients + activations if micro_batches > 1 else max(gradients, activations)
     return Memory(
@@ -107,12 +102,7 @@ def training_memory(
 
 
 def reading_memory(
-    config: ModelConfig,
-    *,
-    batch: int,
-    length: int,
-    precision: str = "float32",
-    learned: int = 0,
+    config: ModelConfig, *, batch: int, length: int, precision: str = "float32", learned: int = 0
 ) -> Memory:
     """The memory of a forward pass over `batch` sequences of `length` tokens with a loss.
 
@@ -130,24 +120,12 @@ def reading_memory(
     return Memory(weights=weights, activations=activations, peak=weights + activations)
 
 
-def _layers(config: ModelConfig, number: int, tokens: int, *, gradient_checkpointing: bool) -> int:
-    """The bytes that the layers keep for a backward pass.
-
-    With gradient checkpointing they are the inputs of all layers and the rest of one layer, but
-    autocast keeps copies of all matrices until the end of the forward pass.
-    """
-    kept, copies = _kept(config, number) * tokens, _copies(config, number)
-    if not gradient_checkpointing:
-        return config.num_layers * (kept + copies)
-    inputs = WIDE * config.hidden_size * tokens
-    return config.num_layers * inputs + max(config.num_layers * copies, kept + copies)
-
-
 def _kept(config: ModelConfig, number: int) -> int:
     """The bytes that a layer keeps for the backward pass, for each token."""
     queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     norms = 2 * KEPT_BY_NORM[config.norm] * WIDE * config.hidden_size
-    qk_norm = KEPT_BY_QK_NORM[config.qk_norm](number) * (queries + keys)
+    of_dimension = {"none": 0, "layer": number, "rms": 2 * WIDE}[config.qk_norm]
+    qk_norm = of_dimension * (queries + keys)
     inner = KEPT_INNER[config.feed_forward] * config.intermediate_size
     # Autocast copies the inputs of q, k and v, and of gate and up, one by one.
     copies = 3 + BRANCHES[config.feed_forward] if number < WIDE else 2

@@ -232,7 +232,8 @@ def analyze(options: argparse.Namespace) -> int:
 )
 def export(options: argparse.Namespace) -> int:
     from fope_lab.housekeeping.model_origin import origin_of
-    from fope_lab.model.export.folder import MODEL_FILE, export
+    from fope_lab.model.export.folder import export
+    from fope_lab.model.export.sources import MODEL_FILE
     from fope_lab.model.hub import hub_name
     from fope_lab.store import Store
     from fope_lab.store.folder import find_checkpoint

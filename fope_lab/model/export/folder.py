@@ -25,14 +25,8 @@ from fope_lab.model.checkpoint_files import WEIGHTS, CheckpointConfig, Checkpoin
 from fope_lab.model.decoder import Decoder
 from fope_lab.model.export.card import Origin, model_card
 from fope_lab.model.export.own_classes import Written, gpt2, llama
-from fope_lab.model.export.sources import MODEL, file_name, model_sources
-from fope_lab.model.export.tokenizer import write_tokenizer
-
-MODEL_FILE = f"{file_name(MODEL)}.py"
-"""The file of an exported folder that the loader of remote code starts from."""
-CARD = "README.md"
-"""The model card, under the name that the Hugging Face hub shows."""
-NO_ORIGIN = Origin()
+from fope_lab.model.export.sources import MODEL_FILE, model_sources
+from fope_lab.model.export.tokenizer import as_huggingface
 
 
 def export(
@@ -40,7 +34,7 @@ def export(
     directory: str | os.PathLike[str],
     *,
     to: str = "fope-lab",
-    origin: Origin = NO_ORIGIN,
+    origin: Origin | None = None,
 ) -> Path:
     """Write the model of a checkpoint (see `load_model`) to `directory`, a new or empty folder.
 
@@ -62,8 +56,8 @@ def export(
     try:
         _write(partial, model, config, to)
         remote_code = (partial / MODEL_FILE).exists()
-        card = model_card(target.name, config, origin, remote_code=remote_code)
-        (partial / CARD).write_text(card, encoding="utf-8")
+        card = model_card(target.name, config, origin or Origin(), remote_code=remote_code)
+        (partial / "README.md").write_text(card, encoding="utf-8")
         partial.chmod(0o755)
         partial.replace(target)
     except BaseException:
@@ -82,28 +76,15 @@ def _write(folder: Path, model: Decoder, config: CheckpointConfig, to: str) -> N
     _write_json(folder / CONFIG, description)
     ends = {"eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
     _write_json(folder / "generation_config.json", {"use_cache": True, **ends})
-    write_tokenizer(folder, config.tokenizer, tokenizer)
+    as_huggingface(config.tokenizer, tokenizer).save_pretrained(folder)
 
 
 def _write_ours(folder: Path, model: Decoder, config: CheckpointConfig) -> Written:
     for name, text in model_sources(model.embedding).items():
         (folder / name).write_text(text, encoding="utf-8")
     weights = {f"{DECODER}{name}": tensor for name, tensor in model.untied_state().items()}
-    return _description(model, config), weights
-
-
-FORMATS: Mapping[str, Callable[[Path, Decoder, CheckpointConfig], Written]] = {
-    "fope-lab": _write_ours,
-    "llama": lambda folder, model, config: llama(model, config.context_length),
-    "gpt2": lambda folder, model, config: gpt2(model),
-}
-"""The writers by the value of `to`."""
-
-
-def _description(model: Decoder, config: CheckpointConfig) -> dict[str, Any]:
-    """The config.json that `FopeLabConfig` reads."""
-    module = file_name(MODEL)
-    return {
+    module = MODEL_FILE.removesuffix(".py")
+    description = {
         "model_type": EXPORTED,
         "architectures": ["FopeLabForCausalLM"],
         "auto_map": {
@@ -119,6 +100,15 @@ def _description(model: Decoder, config: CheckpointConfig) -> dict[str, Any]:
         "tokenizer": config.tokenizer if is_built_in(config.tokenizer) else OWN_TOKENIZER,
         "tie_word_embeddings": model.config.tie_embeddings,
     }
+    return description, weights
+
+
+FORMATS: Mapping[str, Callable[[Path, Decoder, CheckpointConfig], Written]] = {
+    "fope-lab": _write_ours,
+    "llama": lambda folder, model, config: llama(model, config.context_length),
+    "gpt2": lambda folder, model, config: gpt2(model),
+}
+"""The writers by the value of `to`."""
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -54,13 +54,12 @@ def llama(model: Decoder, context_length: int) -> Written:
 
     Raises CheckpointError, which names everything that Llama does not have.
     """
-    problems: list[object] = []
-    rope = None
+    rope, problems = None, []
     try:
         shape = Shape(**model.config.head_sizes, train_length=model.train_length)
         rope = model.embedding.to_hf(shape, context_length)
     except EmbeddingError as error:
-        problems += error.problems
+        problems = list(map(str, error.problems))
     needed = {"norm": "rms", "biases": False, "qk_norm": "none", "scale_embeddings": False}
     _require("LlamaForCausalLM", model, needed, LLAMA_ACTIVATIONS, problems)
     assert rope is not None  # or else there was a problem
@@ -85,9 +84,9 @@ def gpt2(model: Decoder) -> Written:
     config, embedding = model.config, model.embedding
     needed = {"norm": "layer", "biases": True, "qk_norm": "none", "scale_embeddings": False}
     needed |= {"num_kv_heads": config.num_heads, "hidden_size": config.num_heads * config.head_dim}
-    problems: list[object] = []
+    problems = []
     if not isinstance(embedding, Learned):
-        problems.append(f"embedding: found {embedding.name} (allowed: {Learned.name})")
+        problems = [f"embedding: found {embedding.name} (allowed: {Learned.name})"]
     _require("GPT2LMHeadModel", model, needed, GPT2_ACTIVATIONS, problems)
     weights = _gpt2_weights(model)
     description = {
@@ -129,7 +128,7 @@ def _require(
     model: Decoder,
     needed: Mapping[str, object],
     activations: Mapping[str, str],
-    problems: list[object],
+    problems: list[str],
 ) -> None:
     """Raise CheckpointError for what a class cannot express, with `problems` of the embedding."""
     allowed: dict[str, tuple[object, ...]] = {name: (value,) for name, value in needed.items()}
@@ -139,8 +138,9 @@ def _require(
         for name, values in allowed.items()
         if getattr(model.config, name) not in values
     ]
-    if found := [*found, *map(str, problems)]:
-        raise CheckpointError(f"{of} cannot express this model: {'; '.join(found)}")
+    if found or problems:
+        whole = "; ".join([*found, *problems])
+        raise CheckpointError(f"{of} cannot express this model: {whole}")
 
 
 def _common(

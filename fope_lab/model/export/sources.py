@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from fope_lab.config.plugins import INIT, plugin_of
@@ -38,33 +38,24 @@ def model_sources(embedding: Embedding) -> dict[str, str]:
     classes: dict[str, list[str]] = {MODEL: []}
     for part in parts:
         classes.setdefault(type(part).__module__, []).append(type(part).__name__)
-    modules = _with_imports(classes)
-    texts = {module: _flat(text) for module, text in modules.items() if module != DISCOVERY}
-    texts[DISCOVERY] = _naming(texts)
-    return {f"{file_name(module)}.py": text for module, text in texts.items()}
-
-
-def _with_imports(start: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """The sources of modules and of all modules of ours and of plug-ins that they import, by
-    module; `start` has the classes that are needed of each."""
-    found: dict[str, str] = {}
-    pending = list(start)
+    texts: dict[str, str] = {}
+    pending = list(classes)
     while pending:
         module = pending.pop()
-        if module not in found:
-            found[module] = _source(module, start.get(module))
-            if module != DISCOVERY:  # it is replaced by _naming
-                pending += [imported for _, imported, _ in _imports(found[module])]
-    return found
+        if module not in texts and module != DISCOVERY:
+            source = _source(module, classes.get(module))
+            pending += [imported for _, imported, _ in _imports(source)]
+            texts[module] = _flat(source)
+    texts[DISCOVERY] = _naming(map(file_name, texts))
+    return {f"{file_name(module)}.py": text for module, text in texts.items()}
 
 
 def _source(module: str, classes: Collection[str] | None) -> str:
     spec = importlib.util.find_spec(module)
-    assert spec is not None, module  # it was imported by a module that works
-    assert spec.origin is not None, module
+    file = Path(str(spec and spec.origin))
     if plugin_of(module) is not None:
-        return plugin_source(module, Path(spec.origin), classes)
-    return Path(spec.origin).read_text(encoding="utf-8")
+        return _plugin_source(module, file, classes)
+    return file.read_text(encoding="utf-8")
 
 
 def _imports(source: str) -> Iterator[tuple[int, str, str | None]]:
@@ -72,11 +63,11 @@ def _imports(source: str) -> Iterator[tuple[int, str, str | None]]:
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue
-        if not is_carried(node.module):
+        if not _is_carried(node.module):
             continue
         [first, *_] = node.names
         whole = f"{node.module}.{first.name}"
-        if is_module(whole):  # of a package
+        if _is_module(whole):  # of a package
             assert len(node.names) == 1, whole
             yield node.lineno, INSTEAD.get(whole, whole), first.asname or first.name
         else:
@@ -98,33 +89,29 @@ def _flat(source: str) -> str:
     return "".join(lines)
 
 
-def _naming(texts: Mapping[str, str]) -> str:
-    """A `discovery` that imports every module by name, so that the loader copies all of them."""
-    names = sorted(map(file_name, texts))
-    imports = "\n".join(f"    from .{name} import __name__ as _" for name in names)
+def _naming(names: Iterable[str]) -> str:
+    imports = "\n".join(f"    from .{name} import __name__ as _" for name in sorted(names))
     return (
         '"""Every module of this model by name, so that the loader copies all of them."""\n\n\n'
         f"def discover(package: str, skip: tuple[str, ...] = ()) -> None:\n{imports}\n"
     )
 
 
-def is_carried(module: str) -> bool:
+def _is_carried(module: str) -> bool:
     """Whether an export takes its own copy of a module: ours, and those of plug-ins."""
     return module.partition(".")[0] == PACKAGE or plugin_of(module) is not None
 
 
-def is_module(name: str) -> bool:
-    """Whether a dotted name is a module, rather than something in one."""
+def _is_module(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, AttributeError, ValueError):
         return False
 
 
-def plugin_source(module: str, file: Path, names: Collection[str] | None) -> str:
+def _plugin_source(module: str, file: Path, names: Collection[str] | None) -> str:
     """The text of a plug-in's module with what `names` need; all of it without names.
 
-    Each import is a line of its own, absolute, of one name, and from the module that defines it.
     Raises CheckpointError for `import package.module` of what an export must copy.
     """
     package = module if file.name == INIT else module.rpartition(".")[0]
@@ -135,16 +122,17 @@ def plugin_source(module: str, file: Path, names: Collection[str] | None) -> str
 
 
 class _PlainImports(ast.NodeTransformer):
+    """Make each import a line of its own, absolute, from the module that defines the name."""
+
     def __init__(self, file: Path, package: str) -> None:
         self._file, self._package = file, package
 
     def visit_If(self, node: ast.If) -> ast.AST | None:
-        """Left out, if it is for type checking only."""
         return None if ast.unparse(node.test) == "TYPE_CHECKING" else self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         for alias in node.names:
-            if is_carried(alias.name):
+            if _is_carried(alias.name):
                 raise CheckpointError(
                     f"{self._file}, line {node.lineno}: an export can't copy what"
                     f" `import {alias.name}` names; write `from … import …`"
@@ -159,19 +147,16 @@ class _PlainImports(ast.NodeTransformer):
 
 def _home(module: str, name: str) -> str:
     """The module that defines a name which may be imported from a package of ours, too."""
-    if not is_carried(module) or is_module(f"{module}.{name}"):
+    if not _is_carried(module) or _is_module(f"{module}.{name}"):
         return module
     home = getattr(getattr(importlib.import_module(module), name, None), "__module__", module)
-    return home if is_carried(home) else module
+    return home if _is_carried(home) else module
 
 
 def _needed(body: list[ast.stmt], names: set[str]) -> Iterator[ast.stmt]:
     """The statements that bind the names, and the names that these use, in their order."""
     kept: set[int] = set()
-    while True:
-        more = {i for i, each in enumerate(body) if i not in kept and _bound(each) & names}
-        if not more:
-            break
+    while more := {i for i, each in enumerate(body) if i not in kept and _bound(each) & names}:
         kept |= more
         for i in more:
             names |= {n.id for n in ast.walk(body[i]) if isinstance(n, ast.Name)}

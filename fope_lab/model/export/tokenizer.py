@@ -19,19 +19,15 @@ END_OF_TEXT, PADDING, BEGINNING_OF_TEXT = "<|endoftext|>", "<|pad|>", "<|beginof
 """The names, in an export, of the special tokens of the byte tokenizer."""
 
 
-def write_tokenizer(folder: Path, name: str, tokenizer: Tokenizer) -> None:
-    """Write the files of `tokenizer` to `folder`; `name` is as in `load_tokenizer`."""
-    huggingface_tokenizer(name, tokenizer).save_pretrained(folder)
-
-
-def huggingface_tokenizer(name: str, tokenizer: Tokenizer) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of transformers with the ids and the special tokens of `tokenizer`."""
+def as_huggingface(name: str, tokenizer: Tokenizer) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of transformers with the ids and the special tokens of `tokenizer`,
+    whose `name` is as in `load_tokenizer`."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     if isinstance(tokenizer, ByteTokenizer):
-        return byte_tokenizer()
+        return _of_bytes()
     if isinstance(tokenizer, SymbolTokenizer):
-        return symbol_tokenizer(tokenizer)
+        return _of_symbols(tokenizer)
     if Path(name).is_file():
         loaded = PreTrainedTokenizerFast(tokenizer_file=name)
         eos, pad = loaded.convert_ids_to_tokens([tokenizer.eos_id, tokenizer.pad_id])
@@ -41,11 +37,10 @@ def huggingface_tokenizer(name: str, tokenizer: Tokenizer) -> PreTrainedTokenize
     return AutoTokenizer.from_pretrained(repository, revision=revision or None)
 
 
-def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """Return the byte tokenizer as one of transformers: the id of a byte is its value.
+def _of_bytes() -> PreTrainedTokenizerFast:
+    """A byte-level BPE without merges, in which the id of a byte is its value.
 
-    It is a byte-level BPE without merges. Text that spells the name of a special token is encoded
-    as the bytes that it is (`split_special_tokens`), as in ByteTokenizer.
+    Text that spells a special token is encoded as bytes (`split_special_tokens`).
     """
     from tokenizers import AddedToken, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as Backend
@@ -75,12 +70,8 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def symbol_tokenizer(tokenizer: SymbolTokenizer) -> PreTrainedTokenizerFast:
-    """Return a tokenizer of symbols as one of transformers: text is cut at its spaces.
-
-    The separator of input and answer is the special token `sep_token`. An unknown symbol is an
-    error, since there is no token for it.
-    """
+def _of_symbols(tokenizer: SymbolTokenizer) -> PreTrainedTokenizerFast:
+    """Text is cut at its spaces; an unknown symbol is an error, since it has no token."""
     from tokenizers import AddedToken, models, pre_tokenizers
     from tokenizers import Tokenizer as Backend
     from transformers import PreTrainedTokenizerFast
@@ -100,11 +91,8 @@ def symbol_tokenizer(tokenizer: SymbolTokenizer) -> PreTrainedTokenizerFast:
 
 
 def byte_characters() -> list[str]:
-    """Return the character that stands for each byte in byte-level vocabularies (GPT-2's mapping).
-
-    A byte that is a visible Latin-1 character stands for itself, and the others, in order, are the
-    characters from U+0100 on.
-    """
+    """Return the character of each byte in byte-level vocabularies (GPT-2's): itself if it is
+    visible in Latin-1, or else the next one from U+0100 on."""
     visible = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(byte if byte in visible else next(others)) for byte in range(256)]

@@ -17,7 +17,7 @@ from fope_lab.data.tokenizers.tokenizer import (
     load_tokenizer,
     tokenizer_identity,
 )
-from fope_lab.model.export.tokenizer import write_tokenizer
+from fope_lab.model.export.tokenizer import as_huggingface
 
 SIZES = {"addition": 8, "bin_majority": 6, "majority": 30, "parity": 8, "unique_copy": 154}
 """The published vocabularies, with <bos>, <sep>, <eos> and <pad>."""
@@ -47,7 +47,7 @@ def test_a_model_needs_a_logit_for_each_symbol_and_special_token(task: str) -> N
 @pytest.mark.parametrize("name", SYMBOLS)
 def test_transformers_reads_the_same_ids(name: str, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(name)
-    write_tokenizer(tmp_path, name, tokenizer)
+    as_huggingface(name, tokenizer).save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=False)
     assert loaded.get_vocab() == tokenizer.vocabulary()
     text = " ".join(SYMBOLS[name])

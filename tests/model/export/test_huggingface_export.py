@@ -36,7 +36,8 @@ from fope_lab.model import (
     read_config,
     save_model,
 )
-from fope_lab.model.export.folder import MODEL_FILE, export
+from fope_lab.model.export.folder import export
+from fope_lab.model.export.sources import MODEL_FILE
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=272)
 TIED_RELU = ModelConfig(
