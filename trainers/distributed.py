@@ -95,7 +95,7 @@ def run_workers(
             resources_per_worker=_worker_bundle(spec.resources),
         ),
         run_config=RunConfig(
-            name=str(attempt.lease.token),
+            name=str(attempt.token),
             storage_path=str(folder),
             failure_config=FailureConfig(max_failures=0, max_preemption_failures=0),
         ),

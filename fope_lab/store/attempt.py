@@ -1,4 +1,4 @@
-"""An attempt at a stage: the lease that it holds, the writer that it gives to the work, its end."""
+"""An attempt at a stage: the right to work on it, the writer that it gives to the work, its end."""
 
 from __future__ import annotations
 
@@ -18,35 +18,16 @@ from fope_lab.store.records import StoreError
 from fope_lab.store.writer import FolderWriter, remove_old_checkpoints
 
 
-class Lease:
-    """The right to work on a stage, kept alive by a heartbeat until `end`."""
-
-    def __init__(self, attempts: Attempts, token: int) -> None:
-        self.attempts, self.token = attempts, token
-        self.heartbeat = Heartbeat(attempts, token)
-
-    def require(self) -> None:
-        """Raises LeaseLostError if a newer attempt has taken the lease."""
-        self.attempts.require_newest(self.token)
-
-    def end(self, ending: Ending, **details: Any) -> None:
-        """Record how the attempt ended, which frees the lease."""
-        self.heartbeat.stop()
-        # A full disk must not hide the error that is being reported. The lease then goes stale.
-        with contextlib.suppress(OSError):
-            self.attempts.end(self.token, ending, **details)
-
-
 class Attempt:
-    """One attempt at a stage, used as a context manager.
+    """One attempt at a stage, used as a context manager; a heartbeat keeps its lease alive.
 
     If the block raises, the failure is recorded; if it ends without `finish`, the lease is free.
     On a full disk nothing can be recorded: the error reaches the caller, and the lease goes stale.
     """
 
-    def __init__(self, lease: Lease, writer: FolderWriter) -> None:
-        self.lease, self.writer = lease, writer
-        self._paths = writer.paths
+    def __init__(self, attempts: Attempts, writer: FolderWriter) -> None:
+        self.attempts, self.writer, self.token = attempts, writer, writer.handle.token
+        self.heartbeat = Heartbeat(attempts, self.token)
         self._ended = False
 
     def __enter__(self) -> Self:
@@ -92,27 +73,23 @@ class Attempt:
         Raises StoreError if the checkpoint that the result belongs to is no longer whole, and
         LeaseLostError if a newer attempt has begun.
         """
-        self.lease.require()
+        self.attempts.require_newest(self.token)
         self.writer.close()
-        newest, expected = newest_complete(self._paths), self.writer.newest
+        newest, expected = newest_complete(self.writer.paths), self.writer.newest
         if newest != expected:
             raise StoreError(
-                f"{self._paths.folder} can't be finished: its result belongs to"
+                f"{self.writer.paths.folder} can't be finished: its result belongs to"
                 f" {expected and expected.path}, but the newest complete checkpoint is"
                 f" {newest and newest.path}"
             )
         output = None if newest is None or newest.is_partial() else newest
         taken = self.writer.stopwatch.read()
-        earlier = time_before(self.lease.attempts, self.lease.token)
-        details: dict[str, Any] = {
-            "time": time.time(),
-            "seconds": taken.seconds,
-            "earlier": asdict(earlier),
-        }
+        details: dict[str, Any] = {"time": time.time(), "seconds": taken.seconds}
+        details["earlier"] = asdict(time_before(self.attempts, self.token))
         if parents is not None:
             details["parents"] = dict(parents)
         if execution_record is not None:
-            records = contributors(self.lease.attempts, self.lease.token)
+            records = contributors(self.attempts, self.token)
             same_device = len(set(map(device_of, records))) == 1
             details["ran"] = {
                 **execution_record,
@@ -121,14 +98,14 @@ class Attempt:
                 "resumed_time": asdict(self.writer.resumed_time) if same_device else None,
             }
         complete(
-            self._paths,
-            self.lease.token,
+            self.writer.paths,
+            self.token,
             result,
             checkpoint=output,
             segments=self.writer.segments(),
             details=details,
         )
-        remove_old_checkpoints(self._paths, keep=0 if output is None else 1)
+        remove_old_checkpoints(self.writer.paths, keep=0 if output is None else 1)
         self._end(Ending.DONE)
 
     def _end_by(self, error: BaseException, ending: Ending) -> None:
@@ -143,4 +120,8 @@ class Attempt:
 
     def _end(self, ending: Ending, **details: Any) -> None:
         self._ended = True
-        self.lease.end(ending, seconds=self.writer.stopwatch.read().seconds, **details)
+        self.heartbeat.stop()
+        seconds = self.writer.stopwatch.read().seconds
+        # A full disk must not hide the error that is being reported. The lease then goes stale.
+        with contextlib.suppress(OSError):
+            self.attempts.end(self.token, ending, seconds=seconds, **details)

@@ -60,12 +60,11 @@ def is_gone(driver: str) -> bool:
     process = process_of(driver)
     if process is None or not process.is_here:
         return False
-    try:
-        os.kill(process.pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):  # somebody else's process
-        return False
+    with contextlib.suppress(OSError, OverflowError):  # somebody else's process
+        try:
+            os.kill(process.pid, 0)
+        except ProcessLookupError:
+            return True
     return False
 
 
@@ -127,10 +126,10 @@ class Attempts:
         """The attempt with this token, or None if there is none."""
         path = self._file(token, "json")
         details = read_attempt(path)
-        if details is None and path.exists():  # somebody's, perhaps still at work
-            details = {"owner": "an attempt whose record is damaged"}
         if details is None:
-            return None
+            if not path.exists():
+                return None
+            details = {"owner": "an attempt whose record is damaged"}  # perhaps still at work
         return AttemptRecord(token, details["owner"], details, read_end(self._file(token, "end")))
 
     def newest(self) -> AttemptRecord | None:

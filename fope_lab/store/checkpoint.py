@@ -88,8 +88,7 @@ class Checkpoint:
     def segments(self) -> FileDigests:
         """The segments of metrics up to this checkpoint, in order, by their paths from the stage;
         none of a damaged checkpoint."""
-        segments: FileDigests = self._manifest().get("metrics", {})
-        return segments
+        return dict(self._manifest().get("metrics", {}))
 
     def is_partial(self) -> bool:
         """Whether the checkpoint is there to go on from alone, and no output of the stage."""
@@ -127,10 +126,8 @@ def is_complete(path: Path) -> bool:
 
 
 def incomplete_files(path: Path) -> list[str]:
-    """The files that are missing or have another size than was written; this reads only sizes.
-
-    Without a whole manifest, that is the manifest.
-    """
+    """The files that are missing or have another size than was written; without a whole manifest,
+    the manifest."""
     manifest = read_manifest(path / MANIFEST)
     if manifest is None:
         return [MANIFEST]
@@ -144,10 +141,8 @@ def damaged_files(path: Path) -> list[str]:
 
 
 def damage_of_checkpoint(paths: StagePaths, checkpoint: Checkpoint) -> list[str]:
-    """The damaged files of a checkpoint and of its rows of metrics, by their paths from the stage.
-
-    A manifest of another stage is one of them.
-    """
+    """The damaged files of a checkpoint and of its rows of metrics, by their paths from the stage;
+    a manifest of another stage is one of them."""
     folder = checkpoint.path.relative_to(paths.folder)
     manifest = read_manifest(checkpoint.path / MANIFEST)
     if manifest is not None and manifest["stage"] != paths.name:
@@ -190,11 +185,10 @@ def write_manifest(
 
     `stage` is the kind and the key, and `metrics` are the segments with the rows up to here.
     """
-    names = []
-    for path in files_below(directory):
+    written = list(files_below(directory))
+    for path in written:
         sync_file(path)
-        names.append(str(path.relative_to(directory)))
-    files = digests_of(directory, names)
+    files = digests_of(directory, [str(path.relative_to(directory)) for path in written])
     manifest = {"stage": stage, "step": step, "token": token, "files": files}
     manifest |= {"metrics": dict(metrics), **asdict(work_time)}
     write_json(directory / MANIFEST, manifest | ({"partial": True} if partial else {}))

@@ -47,12 +47,9 @@ def damage(paths: StagePaths, done: Mapping[str, Any]) -> list[str]:
     damaged = changed_files(paths.folder, done["files"])
     if result_file(paths, done) is None:
         damaged.append(paths.result.name)
-    if done["checkpoint"]:
-        checkpoint = paths.checkpoints / done["checkpoint"]
-        damaged += [
-            str((checkpoint / name).relative_to(paths.folder))
-            for name in incomplete_files(checkpoint)
-        ]
+    if name := done["checkpoint"]:
+        folder = f"{paths.checkpoints.name}/{name}"
+        damaged += [f"{folder}/{file}" for file in incomplete_files(paths.folder / folder)]
     return list(dict.fromkeys(damaged))
 
 
@@ -81,9 +78,7 @@ def complete(
     content = json.dumps(dict(result), indent=1, ensure_ascii=False).encode()
     own = paths.result_of(token)
     write_atomic(own, content)
-    named = [paths.request]
-    if checkpoint is not None:
-        named.append(checkpoint.path / MANIFEST)
+    named = [paths.request, *([checkpoint.path / MANIFEST] if checkpoint else [])]
     files = digests_of(paths.folder, [str(path.relative_to(paths.folder)) for path in named])
     done = {
         "stage": paths.name,

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from fope_lab.atomic_files import write_atomic
-from fope_lab.store.attempt import Attempt, Lease
+from fope_lab.store.attempt import Attempt
 from fope_lab.store.attempts import (
     AttemptRecord,
     Attempts,
@@ -97,7 +97,7 @@ class StageFolder:
         return replace(self._unfinished(attempt), checkpoint=checkpoint, attempt=attempt)
 
     def is_done(self) -> bool:
-        """Whether DONE exists, and the result and the checkpoint that it names are whole."""
+        """Whether DONE exists and what it names is whole."""
         return self._done() is not None
 
     def request(self) -> dict[str, Any] | None:
@@ -120,14 +120,12 @@ class StageFolder:
         asked = (self.request() or {}).get("key", self.path.name)
         if asked != self.path.name:
             return [f"{self.paths.request.name} (of {asked})"]
-        damaged = [
-            name
-            for checkpoint in found
-            if checkpoint is not None
-            for name in damage_of_checkpoint(self.paths, checkpoint)
-            if checkpoint.path.exists()  # a driver at work removes old ones
-        ]
-        return list(dict.fromkeys(damaged))
+        damaged: dict[str, None] = {}
+        for checkpoint in filter(None, found):
+            names = damage_of_checkpoint(self.paths, checkpoint)
+            if checkpoint.path.exists():  # a driver at work removes old ones
+                damaged.update(dict.fromkeys(names))
+        return list(damaged)
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished stage, else None."""
@@ -159,9 +157,8 @@ class StageFolder:
     def progress(self) -> dict[str, Any] | None:
         """The latest progress of the newest attempt, or None."""
         progress = read_progress(self.paths.progress)
-        if progress is None or progress["token"] != self.attempts.newest_token():
-            return None
-        return progress
+        newest = progress is not None and progress["token"] == self.attempts.newest_token()
+        return progress if newest else None
 
     def failure(self) -> dict[str, Any] | None:
         """The error, its type, traceback and time if the newest attempt failed, else None."""
@@ -221,7 +218,7 @@ class StageFolder:
             | ({} if parents is None else {"parents": dict(parents)}),
         )
         writer = FolderWriter(AttemptHandle(self.paths, token, resumed, segments, stop_file))
-        attempt = Attempt(Lease(self.attempts, token), writer)
+        attempt = Attempt(self.attempts, writer)
         if self.is_done():  # the attempt `supersede` was alive after all
             attempt.release()
             raise StageDoneError(f"{self.path} is finished")
@@ -232,8 +229,8 @@ class StageFolder:
             write_atomic(self.paths.request, text)
             remove_unfinished_checkpoints(self.paths, before=token)
             if before is not None and before.end is None:
-                died = "ended without a word: its process must have died"
-                writer.note(f"attempt {before.token} {died}")
+                died = f"attempt {before.token} ended without a word: its process must have died"
+                writer.note(died)
             writer.note(f"started by {owner} from step {resumed.step if resumed else 0}")
             for name in damaged:
                 writer.note(f"checkpoint {name} is damaged and is not used")
@@ -283,9 +280,7 @@ class StageFolder:
 
     def parents_read(self) -> Mapping[str, str]:
         """The digest of what a finished stage read of each parent, by role; else none."""
-        done = self._done() or {}
-        parents: Mapping[str, str] = done.get("parents", {})
-        return parents
+        return dict((self._done() or {}).get("parents", {}))
 
     def parents_of_checkpoint(self) -> Mapping[str, str] | None:
         """The digest of what the newest checkpoint's attempt read of each parent, if known."""

@@ -114,17 +114,13 @@ def read_attempt(path: Path) -> dict[str, Any] | None:
     attempt = _shaped(read_json(path), _ATTEMPT)
     if attempt is None or not _are_texts(attempt.get("parents", {})):
         return None
-    origin, made_by = attempt.get("resumed_from"), attempt.get("made_by")
-    if not (origin is None or _shaped(origin, _ORIGIN)):
-        return None
-    return attempt if isinstance(made_by, dict | None) else None
+    origin = attempt.get("resumed_from")
+    whole = origin is None or _shaped(origin, _ORIGIN) is not None
+    return attempt if whole and isinstance(attempt.get("made_by"), dict | None) else None
 
 
 def read_end(path: Path) -> dict[str, Any] | None:
-    """attempts/TOKEN.end: how and when the attempt ended.
-
-    `seconds`, the time it took, is there if the attempt itself recorded its end.
-    """
+    """attempts/TOKEN.end: how and when the attempt ended; its `seconds` if it could tell itself."""
     end = _shaped(read_json(path), _END)
     whole = end is not None and all(isinstance(end.get(n, 0), _NUMBER) for n in ("time", "seconds"))
     return end if whole else None

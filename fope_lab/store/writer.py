@@ -161,17 +161,9 @@ class FolderWriter(RunWriter):
         if now - self._shown < PROGRESS_SECONDS and step < total and not at_once:
             return
         self._shown = now
-        write_json(
-            self.paths.progress,
-            {
-                "token": self.handle.token,
-                "step": step,
-                "total": total,
-                "seconds": self.stopwatch.read().seconds,
-                "first_step": self._first_step,
-                **values,
-            },
-        )
+        seconds = self.stopwatch.read().seconds
+        own = {"token": self.handle.token, "step": step, "total": total, "seconds": seconds}
+        write_json(self.paths.progress, {**own, "first_step": self._first_step, **values})
 
     def is_stop_asked(self) -> bool:
         return self._stop is not None and self._stop.is_made()

@@ -74,7 +74,7 @@ def test_the_times_of_attempts_are_those_of_their_sum(
     end = folder.path / "attempts" / "0001.end"
     end.write_text(json.dumps(json.loads(end.read_text()) | {"seconds": 20.0}))
     lost = folder.begin("driver", scene.request(ROPE))
-    lost.lease.heartbeat.stop()
+    lost.heartbeat.stop()
     folder.attempts.write_beat(2, 16)
     with folder.begin("driver", scene.request(ROPE)) as attempt:
         attempt.finish({})

@@ -161,7 +161,7 @@ def test_a_stage_that_is_begun_at_the_last_moment_is_left(edited: Scene) -> None
 def test_an_attempt_whose_heartbeat_stands_still_is_not_at_work(scene: Scene) -> None:
     folder = scene.folder(ROPE)
     attempt = folder.begin("driver", scene.request(ROPE))
-    attempt.lease.heartbeat.stop()
+    attempt.heartbeat.stop()
     assert watch_leases([folder], 0.5) == (set(), {folder.path: 1})
     attempt.release()
     assert watch_leases([folder], 0.5) == (set(), {})
@@ -171,7 +171,7 @@ def test_a_stage_of_a_driver_that_was_killed_is_removed(edited: Scene) -> None:
     _, passkey = edited.old
     passkey.set_aside("driver")
     attempt = passkey.begin("driver", passkey.request() or {})
-    attempt.lease.heartbeat.stop()
+    attempt.heartbeat.stop()
     [waste] = [w for w in prunable(edited.store, 0.5)[0] if w.path == passkey.path]
     waste.remove()
     assert not passkey.path.exists()

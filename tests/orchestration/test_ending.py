@@ -48,7 +48,7 @@ class Scene:
 
     def begin(self, key: str, owner: str = "driver") -> Attempt:
         attempt = self.store.folder(self.stages[key].kind, key).begin(owner, {})
-        attempt.lease.heartbeat.stop()
+        attempt.heartbeat.stop()
         return attempt
 
     def turn(self) -> None:

@@ -46,7 +46,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     living, dead = (folders[key].begin("driver", {}) for key in "cd")
     living.writer.progress(50, 50, loss=2.0)
     for attempt in (living, dead):
-        attempt.lease.heartbeat.stop()
+        attempt.heartbeat.stop()
     with folders["e"].begin("driver", {}) as attempt:
         attempt.finish({})
     monkeypatch.setattr(
@@ -72,7 +72,7 @@ def test_the_stage_of_a_driver_that_died_here_is_taken_sooner(store: Store) -> N
     process = subprocess.Popen(["true"])
     process.wait()
     owner = driver_name().replace(f"-{os.getpid()}-", f"-{process.pid}-")
-    store.folder("pretrain", "d").begin(owner, {}, supersede=1).lease.heartbeat.stop()
+    store.folder("pretrain", "d").begin(owner, {}, supersede=1).heartbeat.stop()
     reason = observe_states([SWEEP], store)["d"].reason
     assert reason.endswith("; another run takes it over after 5 s")
 
@@ -85,7 +85,7 @@ def test_a_stage_that_ends_during_the_look_is_not_called_interrupted(
     def meanwhile(seconds: float) -> None:
         ends, taken = (store.folder("pretrain", key) for key in "cd")
         ends.attempts.end(1, Ending.FAILED, error="no luck either")
-        taken.begin("driver", {}).lease.heartbeat.stop()
+        taken.begin("driver", {}).heartbeat.stop()
         taken.attempts.write_beat(2, taken.attempts.beat(1))
 
     monkeypatch.setattr(stage_folder.time, "sleep", meanwhile)

@@ -427,7 +427,7 @@ def test_a_stage_whose_process_died_is_failed_in_the_store_too(tmp_path: Path) -
     store = Store(tmp_path)
     searcher = searcher_of([Node("a"), Node("b", {"from": "a"})], store, 1, {"a": 1, "b": 1})
     searcher.suggest("t1")
-    store.folder(KIND, "a").begin("driver", {}).lease.heartbeat.stop()
+    store.folder(KIND, "a").begin("driver", {}).heartbeat.stop()
     searcher.on_trial_complete("t1", None, error=True)
     states = searcher.states()
     assert states["a"] == store.folder(KIND, "a").state()
@@ -441,7 +441,7 @@ def test_a_stage_that_another_driver_took_from_a_dead_process_is_left_to_it(tmp_
     searcher = searcher_of([Node("a")], store, 1, {"a": 1})
     searcher.suggest("t1")
     folder = store.folder(KIND, "a")
-    folder.begin("driver", {}).lease.heartbeat.stop()
+    folder.begin("driver", {}).heartbeat.stop()
     with folder.begin("another driver", {}, supersede=1):
         searcher.on_trial_complete("t1", None, error=True)
         assert searcher.suggest("t2") is None
@@ -474,7 +474,7 @@ def test_a_reason_that_only_the_trial_knows_is_recorded_once_there_is_room(
     assert searcher.states()["a"].reason == "the loss is nan"
     searcher = searcher_of([Node("a")], store, 1, {"a": 1})
     searcher.suggest("t1")
-    folder.begin("driver", {}).lease.heartbeat.stop()
+    folder.begin("driver", {}).heartbeat.stop()
     with monkeypatch.context() as full:
         full.setattr("fope_lab.store.attempts.create_exclusive", no_space)
         searcher.on_trial_complete("t1", report)
@@ -513,7 +513,7 @@ def test_a_trial_that_died_while_the_run_ends_is_not_waited_for(tmp_path: Path) 
     store = Store(tmp_path)
     searcher = searcher_of([Node("a")], store, 1, {"a": 1.0})
     searcher.suggest("t1")
-    store.folder(KIND, "a").begin("driver", {}).lease.heartbeat.stop()
+    store.folder(KIND, "a").begin("driver", {}).heartbeat.stop()
     searcher.on_trial_complete("t1", {STATUS: "interrupted", REASON: ""})
     assert searcher.states()["a"].status is Status.INTERRUPTED
 

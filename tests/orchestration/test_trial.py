@@ -83,7 +83,7 @@ def test_a_stage_that_another_driver_has_just_finished_is_done(
 
 
 def lose_the_lease(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
-    StageFolder(writer.paths.folder).begin("other", {}, supersede=1).lease.heartbeat.stop()
+    StageFolder(writer.paths.folder).begin("other", {}, supersede=1).heartbeat.stop()
     return {}
 
 

@@ -24,7 +24,7 @@ def first(folder: StageFolder) -> Iterator[Attempt]:
     attempt = folder.begin("first", {})
     save(attempt, 1)
     yield attempt
-    attempt.lease.heartbeat.stop()
+    attempt.heartbeat.stop()
 
 
 def save(attempt: Attempt, step: int) -> None:

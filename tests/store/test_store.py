@@ -36,7 +36,7 @@ def save(attempt: Attempt, step: int, text: str = "weights") -> None:
 def die(attempt: Attempt) -> None:
     """What a kill leaves behind at worst: every row on the disk, and no word about the end."""
     attempt.writer.close()
-    attempt.lease.heartbeat.stop()
+    attempt.heartbeat.stop()
 
 
 def steps(folder: StageFolder) -> list[int]:
@@ -80,7 +80,7 @@ def test_an_attempt_that_fails_says_why_and_frees_the_stage(folder: StageFolder)
     assert "RuntimeError" in failure["traceback"]
     assert "out of luck" in (folder.path / "log.txt").read_text()
     with folder.begin("someone else", {}) as attempt:
-        assert attempt.lease.token == 2
+        assert attempt.token == 2
         assert folder.failure() is None
 
 
@@ -95,13 +95,13 @@ def test_an_attempt_that_can_not_open_its_files_fails_and_frees_the_stage(
     assert failure["type"] == "IsADirectoryError"
     folder.paths.log.rmdir()
     with folder.begin("someone else", {}) as attempt:
-        assert attempt.lease.token == 2
+        assert attempt.token == 2
 
 
 def test_the_first_word_about_an_end_is_believed(folder: StageFolder) -> None:
     """A run was interrupted, and its trial dies of that a moment later."""
     attempt = folder.begin("me", {})
-    folder.attempts.end(attempt.lease.token, Ending.INTERRUPTED)
+    folder.attempts.end(attempt.token, Ending.INTERRUPTED)
     attempt.fail(RuntimeError("the machine is going down"))
     assert folder.failure() is None
     assert folder.state().status is Status.INTERRUPTED

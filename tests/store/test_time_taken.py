@@ -58,8 +58,8 @@ def save(attempt: Attempt, step: int) -> Path:
 def die(attempt: Attempt, beats: int) -> None:
     """Leave an attempt as a killed process does, after so many heartbeats."""
     attempt.writer.close()
-    attempt.lease.heartbeat.stop()
-    attempt.lease.attempts.write_beat(attempt.lease.token, beats)
+    attempt.heartbeat.stop()
+    attempt.attempts.write_beat(attempt.token, beats)
 
 
 def done_of(folder: StageFolder) -> dict[str, object]:
