@@ -83,18 +83,6 @@ def test_the_bias_falls_with_the_distance() -> None:
     assert torch.equal(bias, torch.tensor(expected))
 
 
-def test_sequences_with_positions_of_their_own_have_their_own_bias() -> None:
-    embedding = alibi(4)
-    positions = torch.tensor([[0, 1, 2], [4, 9, 30]])
-    bias = embedding.bias(positions, positions)
-    assert bias is not None
-    assert bias.shape == (2, 4, 3, 3)
-    for row, own in zip(bias, positions, strict=True):
-        alone = embedding.bias(own, own)
-        assert alone is not None
-        assert torch.equal(row, alone)
-
-
 def test_tensors_are_made_whatever_device_the_model_is_built_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

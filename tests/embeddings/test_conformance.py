@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -363,10 +364,17 @@ def test_a_method_that_is_not_relative_says_so(name: str) -> None:
 
 
 @every_embedding
-def test_a_seed_gives_the_same_tensors_again(name: str) -> None:
-    first, second = (build(name, seed=7, layer=1).state_dict() for _ in range(2))
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[key], second[key]) for key in first)
+def test_draws_follow_from_seed_and_layer_and_leave_the_global_generator_alone(name: str) -> None:
+    before = torch.get_rng_state()
+    layouts = [(7, 1), (7, 1), (7, 2), (8, 1), (8, 2)]
+    found = [build(name, seed=seed, layer=layer).state_dict() for seed, layer in layouts]
+    assert torch.equal(torch.get_rng_state(), before)
+    for key, first in found[0].items():
+        again, *others = (tensors[key] for tensors in found[1:])
+        assert torch.equal(again, first)
+        if not torch.equal(others[0], first):  # it is drawn
+            pairs = itertools.combinations((first, *others), 2)
+            assert not any(torch.equal(one, other) for one, other in pairs)
 
 
 @every_embedding

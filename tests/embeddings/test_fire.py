@@ -174,18 +174,6 @@ def test_a_step_past_zero_leaves_c_and_l_defined() -> None:
     assert torch.equal(before, after)
 
 
-def test_sequences_with_positions_of_their_own_have_their_own_bias() -> None:
-    embedding = fire_of()
-    positions = torch.stack([torch.arange(200), torch.arange(40, 240), 3 * torch.arange(200)])
-    bias = embedding.bias(positions, positions)
-    assert bias is not None
-    assert bias.shape == (3, HEADS, 200, 200)
-    for row, own in zip(bias, positions, strict=True):
-        alone = embedding.bias(own, own)
-        assert alone is not None
-        torch.testing.assert_close(row, alone, rtol=0, atol=1e-6)
-
-
 def test_weights_start_as_those_of_linear_layers() -> None:
     """nn.Linear draws weights and biases uniformly within ±1/√inputs."""
     embedding = fire_of(num_heads=2000)
@@ -204,23 +192,6 @@ def test_weights_start_as_those_of_linear_layers() -> None:
         )
 
 
-def test_seeds_and_layers_draw_their_own_weights() -> None:
-    drawn = [
-        fire_of(seed=seed, layer=layer).head_weight.detach().flatten()
-        for seed in range(3)
-        for layer in range(3)
-    ]
-    values = torch.cat([*drawn, fire_of().hidden_weight.detach()])
-    assert len(values.unique()) == len(values)
-    assert torch.equal(drawn[-1], fire_of(seed=2, layer=2).head_weight.detach().flatten())
-
-
-def test_drawing_leaves_the_global_generator_alone() -> None:
-    before = torch.get_rng_state()
-    fire_of()
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.parametrize("shared", [None, True, False])
 def test_layers_have_their_own_network_unless_asked_otherwise(shared: bool | None) -> None:
     config = ModelConfig(num_layers=3, num_heads=4, num_kv_heads=2, head_dim=8, vocab_size=20)
@@ -231,9 +202,3 @@ def test_layers_have_their_own_network_unless_asked_otherwise(shared: bool | Non
     for parameter in model.position_embeddings.parameters():
         assert parameter.grad is not None
         assert parameter.grad.abs().sum() > 0
-
-
-def test_the_learned_sizes_are_known_without_torch() -> None:
-    embedding = fire_of()
-    sizes = {key: tuple(value.shape) for key, value in embedding.named_parameters()}
-    assert sizes == dict(embedding.definition.learned_sizes(embedding.shape))

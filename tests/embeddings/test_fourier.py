@@ -117,27 +117,6 @@ def test_a_query_head_has_its_key_heads_coefficients() -> None:
     torch.testing.assert_close(rotated_k.repeat_interleave(2, dim=1), expected_k)
 
 
-def test_seeds_and_layers_draw_their_own_coefficients() -> None:
-    torch.manual_seed(1)
-    first = fope(seed=3, layer=2)
-    torch.manual_seed(2)
-    assert torch.equal(first.cos_coef, fope(seed=3, layer=2).cos_coef)
-    draws = [
-        fope(seed=seed, layer=layer).cos_coef[0, 0, 1].item()
-        for seed in range(4)
-        for layer in range(4)
-    ]
-    assert len(set(draws)) == len(draws)
-    assert not torch.equal(first.cos_coef[0], first.cos_coef[1])
-
-
-def test_coefficients_do_not_depend_on_the_global_generator_or_move_it() -> None:
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    fope()
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_yarn_after_the_floor_keeps_the_pairs_and_the_coefficients() -> None:
     plain = fope()
     extended = build_embedding(

@@ -148,17 +148,6 @@ def test_gradients_are_right_also_at_distance_0(name: str) -> None:
 
 
 @every_kernel
-def test_distance_0_moves_nothing(name: str) -> None:
-    embedding = kernel(name)
-    bias = embedding.bias(torch.tensor([4]), torch.tensor([4]))
-    assert bias is not None
-    bias.sum().backward()
-    for parameter in embedding.parameters():
-        assert parameter.grad is not None
-        assert torch.equal(parameter.grad, torch.zeros_like(parameter))
-
-
-@every_kernel
 def test_starting_values_are_uniform(name: str) -> None:
     """p in (0, 2) and a in (0, 1), at least 0.01 from the ends where a kernel ends there."""
     p, a = p_and_a(kernel(name, num_heads=20_000))
@@ -171,22 +160,6 @@ def test_starting_values_are_uniform(name: str) -> None:
     torch.testing.assert_close(p.quantile(shares), 2 * shares, rtol=0, atol=0.03)
     torch.testing.assert_close(a.quantile(shares), shares, rtol=0, atol=0.015)
     assert abs(torch.corrcoef(torch.stack((p, a)))[0, 1].item()) < 0.03
-
-
-def test_seeds_layers_and_kernels_draw_their_own_values() -> None:
-    layouts = [{"seed": seed, "layer": layer} for seed in range(3) for layer in range(3)]
-    draws = [x for name in KERNELS for layout in layouts for x in p_and_a(kernel(name, **layout))]
-    values = torch.cat(draws)
-    assert len(values.unique()) == len(values)
-    again = p_and_a(kernel("kerple", seed=2, layer=1))
-    assert torch.equal(again[0], draws[2 * layouts.index({"seed": 2, "layer": 1})])
-
-
-@every_kernel
-def test_drawing_leaves_the_global_generator_alone(name: str) -> None:
-    before = torch.get_rng_state()
-    kernel(name)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 @every_kernel
@@ -204,10 +177,3 @@ def test_layers_share_p_and_a_unless_asked_otherwise(name: str, shared: bool | N
     for parameter in model.position_embeddings.parameters():
         assert parameter.grad is not None
         assert (parameter.grad != 0).all()
-
-
-@every_kernel
-def test_the_learned_sizes_are_known_without_torch(name: str) -> None:
-    embedding = kernel(name)
-    sizes = {key: tuple(value.shape) for key, value in embedding.named_parameters()}
-    assert sizes == dict(embedding.definition.learned_sizes(embedding.shape))

@@ -125,10 +125,6 @@ def test_at_given_positions_it_is_rotary(transforms: list[object]) -> None:
             assert torch.equal(ours, theirs)
 
 
-def test_rotated_keys_are_not_to_be_cached() -> None:
-    assert not random_rope().keys_cacheable
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_a_forward_pass_has_one_draw_for_all_layers(training: bool) -> None:
     """Of queries and keys, also at evaluation: a decoder with RoPE at those positions."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers.models.pegasus.modeling_pegasus import PegasusSinusoidalPositionalEmbedding
 
-from fope_lab.embeddings import EmbeddingError, build_embedding
+from fope_lab.embeddings import build_embedding
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import Decoder, ModelConfig
 
@@ -111,8 +111,3 @@ def test_a_decoder_adds_it_to_the_token_embeddings_once() -> None:
     with torch.no_grad():
         assert torch.equal(model(tokens, positions).logits, plain(tokens).logits)
         assert not torch.allclose(model(tokens).logits, plain(tokens).logits)
-
-
-def test_the_base_is_more_than_1() -> None:
-    with pytest.raises(EmbeddingError, match=r"base: found 1\.0, needs more than 1"):
-        sinusoidal(base=1.0)

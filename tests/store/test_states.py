@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.store import Attempt, StageFolder, Status, Store
+from fope_lab.store import Attempt, StageFolder, Store
 
 
 @pytest.fixture
@@ -51,17 +51,3 @@ def test_a_stage_from_its_first_attempt_to_its_end(folder: StageFolder) -> None:
     assert told(folder) == ("done", "")
     assert folder.state().is_done
     assert folder.state().checkpoint == folder.checkpoint()
-
-
-@pytest.mark.parametrize("lost", ["DONE", "result.json", "checkpoint/0001-000000005/model"])
-def test_a_finished_stage_that_lost_a_part_is_damaged(folder: StageFolder, lost: str) -> None:
-    with folder.begin("driver", {}) as attempt:
-        save(attempt, 5)
-        attempt.finish({})
-    (folder.path / lost).unlink()
-    state = folder.state()
-    assert state.status is Status.DAMAGED
-    assert state.reason == f"finished earlier, but damaged or missing: {lost}"
-    assert (state.checkpoint is None) == lost.startswith("checkpoint")
-    with folder.begin("driver", {}):
-        assert folder.state().status is Status.RUNNING

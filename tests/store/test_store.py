@@ -242,7 +242,10 @@ def test_a_stage_that_lost_a_part_is_not_done_and_can_be_finished_again(
     path = folder.path / lost
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert not folder.is_done()
+    assert folder.state().status is Status.DAMAGED
+    assert folder.state().reason.startswith(f"finished earlier, but damaged or missing: {lost}")
     with folder.begin("me", {}) as attempt:
+        assert folder.state().status is Status.RUNNING
         save(attempt, 1)
         attempt.finish({"value": 1})
     assert folder.is_done()

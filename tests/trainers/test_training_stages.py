@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -18,11 +17,11 @@ from torch import Tensor
 
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import parse_corpus
-from fope_lab.data.mixture import Batch, TrainingData
+from fope_lab.data.mixture import TrainingData
 from fope_lab.data.packing import write_packed
 from fope_lab.data.rows import IGNORED
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
-from fope_lab.embeddings import EmbeddingError, build_embedding
+from fope_lab.embeddings import build_embedding
 from fope_lab.model import ModelConfig, load_model, read_config
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Extend, Finetune, Pretrain, TrainingConfig
@@ -170,17 +169,6 @@ def test_pretrain_says_what_it_did(bench: Bench, parents: dict[str, Path]) -> No
     assert (config.tokenizer, config.model.vocab_size) == ("byte", BYTES.vocabulary_size)
 
 
-def test_fope_says_how_strong_its_noise_is(bench: Bench, parents: dict[str, Path]) -> None:
-    result = said(bench.folder("pretrain", "fope").result())
-    module = load_model(parents["fope"]).position_embeddings[0]
-    noise = module.cos_coef - torch.eye(module.cos_coef.shape[-1])
-    # The gain's formula, and a sample of a few numbers that can't contradict it by much.
-    assert result["coefficient_noise_std"] == pytest.approx(
-        0.3 * (2 / sum(noise.shape[-2:])) ** 0.5, rel=1e-12
-    )
-    assert 0.2 < noise.std() / result["coefficient_noise_std"] < 3
-
-
 def test_pretrain_learns(bench: Bench) -> None:
     result, _ = bench.run(pretrain_stage({"type": "rope", "base": BASE}, steps=40), "longer")
     rows = bench.folder("pretrain", "longer").rows()
@@ -196,40 +184,6 @@ def test_the_seed_decides_the_weights(bench: Bench, parents: dict[str, Path]) ->
     ours, theirs = weights(other), weights(again)
     for name in ("lm_head.weight", "position_embeddings.0.cos_coef"):
         assert not torch.equal(ours[name], theirs[name])
-
-
-class DiedError(Exception):
-    """Stands for a process that dies."""
-
-
-@pytest.mark.parametrize("name", ["rope", "fope", "alibi"])
-@pytest.mark.parametrize("step", [1, 2, 5])
-def test_a_resumed_stage_gives_the_same_bits(
-    bench: Bench,
-    parents: dict[str, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    step: int,
-) -> None:
-    key = f"resumed-{name}-{step}"
-    stage = pretrain_stage(read_config(parents[name]).embedding, checkpoint_every=2, log_every=1)
-    original = TrainingData.batch
-
-    def dying(self: TrainingData, index: int) -> Batch:
-        if index == step:
-            raise DiedError
-        return original(self, index)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingData, "batch", dying)
-        with contextlib.suppress(DiedError), bench.folder("pretrain", key).begin("t", {}) as tried:
-            bench.work(stage, tried.writer, None)
-    torch.manual_seed(step)
-    result, checkpoint = bench.run(stage, key)
-    assert_same(weights(checkpoint), weights(parents[name]))
-    uninterrupted = said(bench.folder("pretrain", name).result())
-    assert result["loss"] == uninterrupted["loss"]
-    assert [row.step for row in bench.folder("pretrain", key).rows()] == [1, 2, 3, 4, 5, 6]
 
 
 def still(stage: Callable[..., TrainingConfig], *arguments: Any, **options: Any) -> TrainingConfig:
@@ -294,12 +248,6 @@ def test_the_seed_decides_the_order_of_the_data(bench: Bench, parents: dict[str,
     ]
     assert_same(found[1], found[0])
     assert not torch.equal(found[2]["lm_head.weight"], found[0]["lm_head.weight"])
-
-
-def test_a_factor_without_effect_is_an_error(bench: Bench, parents: dict[str, Path]) -> None:
-    stage = extend_stage({"type": "yarn", "base": BASE, "factor": 1})
-    with pytest.raises(EmbeddingError, match="changes no frequency"):
-        bench.run(stage, "no-effect", parents["rope"])
 
 
 def test_finetune_keeps_the_embedding(bench: Bench, parents: dict[str, Path]) -> None:
