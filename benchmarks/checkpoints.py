@@ -42,7 +42,6 @@ from fope_lab.model.config import parameters
 from fope_lab.stages import TrainSettings
 from fope_lab.store import AttemptHandle, FolderWriter, RunWriter, Store
 from trainers.checkpoints import (
-    ResumeState,
     ShardedCheckpoints,
     make_optimizer_state,
     sharded_state,
@@ -112,11 +111,11 @@ class Trainee:
     def save_one_file(self, number: int) -> None:
         """As trainers/loop.py does it for small models."""
         weights = self.workers.weights(self.model)
-        state = ResumeState(self.workers.optimizer_state(self.model, self.optimizer), None)
+        optimizer = self.workers.optimizer_state(self.model, self.optimizer)
 
         def write(directory: Path) -> None:
             save_file(weights, directory / "model.safetensors")
-            write_state(directory, state, torch.device("cpu"))
+            write_state(directory, optimizer, None, torch.device("cpu"))
 
         self.writer.save_checkpoint(number, write)
 

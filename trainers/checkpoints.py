@@ -83,15 +83,6 @@ class TrainingRecord:
         return self.validation_steps[scores.index(max(scores))] if scores else None
 
 
-@dataclass(frozen=True)
-class ResumeState:
-    """The state that only a resumed loop needs: the optimizer's whole state, and the file with the
-    best weights so far, unless those are the model's own."""
-
-    optimizer: Mapping[str, Any]
-    best: Path | None
-
-
 def write_record(directory: Path, record: TrainingRecord) -> None:
     (directory / TRAINING_RECORD).write_text(json.dumps(asdict(record)), encoding="utf-8")
 
@@ -100,15 +91,19 @@ def read_record(directory: Path) -> TrainingRecord:
     return TrainingRecord(**json.loads((directory / TRAINING_RECORD).read_text(encoding="utf-8")))
 
 
-def write_state(directory: Path, state: ResumeState, device: torch.device) -> None:
-    """Save `state` and this process's random-number generators in `directory`."""
-    if state.best is not None:
-        shutil.copyfile(state.best, directory / BEST)
+def write_state(
+    directory: Path, optimizer: Mapping[str, Any], best: Path | None, device: torch.device
+) -> None:
+    """Save what only a resumed loop needs: the optimizer's whole state, this process's
+    random-number generators, and the file `best` with the best weights, if the model's are others.
+    """
+    if best is not None:
+        shutil.copyfile(best, directory / BEST)
     random = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         random["cuda"] = torch.cuda.get_rng_state(device)
     with (directory / STATE).open("wb") as file:  # so that a full disk raises an OSError
-        torch.save({"optimizer": state.optimizer, "random": random}, file)
+        torch.save({"optimizer": optimizer, "random": random}, file)
 
 
 def restore_state(directory: Path, device: torch.device) -> Mapping[str, Any]:

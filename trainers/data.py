@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.config.problems import in_few_words
+from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.olmo_eval import gpt_neox_file
 from fope_lab.data.packing import PackedCorpus, data_identity, write_packed
 from fope_lab.data.problems import DataError
@@ -41,10 +42,7 @@ def prepare_data(
     planned = (request or {}).get("parents", {})
     parts = {name: identity[name] for name in ("corpus", "tokenizer") if name not in planned}
     if stage_key(spec, planned, parts) != writer.paths.key:
-        raise DataError(
-            f"the corpus ({in_few_words(spec.corpus.canonical())}) has other content here than when"
-            " and where the sweep was planned; run the sweep again to plan with this content"
-        )
+        raise _changed(spec.corpus)
     data: dict[str, Any] = {}
     started = time.monotonic()
 
@@ -74,6 +72,13 @@ def _result(data: Mapping[str, Any]) -> dict[str, Any]:
     return ResultRecord(recorded={name: data[name] for name in names}).as_json()
 
 
+def _changed(corpus: Corpus) -> DataError:
+    return DataError(
+        f"the corpus ({in_few_words(corpus.canonical())}) has other content here than when and"
+        " where the sweep was planned; run the sweep again to plan with this content"
+    )
+
+
 def train_tokenizer(
     spec: TrainTokenizer, writer: RunWriter, parents: Mapping[str, Path]
 ) -> dict[str, Any]:
@@ -85,16 +90,10 @@ def train_tokenizer(
     recipe = spec.tokenizer
     identity = recipe.identity()
     if stage_key(spec, {}, {"tokenizer": identity}) != writer.paths.key:
-        raise DataError(
-            f"the corpus ({in_few_words(recipe.corpus.canonical())}) has other content here than"
-            " when and where the sweep was planned; run the sweep again to plan with this content"
-        )
-
-    def progress(documents: int) -> None:
-        writer.progress(documents, documents + 1)
+        raise _changed(recipe.corpus)
 
     def write(directory: Path) -> None:
-        recipe.write(directory / TOKENIZER_FILE, progress)
+        recipe.write(directory / TOKENIZER_FILE, lambda done: writer.progress(done, done + 1))
 
     recorded = {"identity": identity, **_saved(writer, write)}
     return ResultRecord(recorded=recorded).as_json()

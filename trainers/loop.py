@@ -25,7 +25,6 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
 from fope_lab.store import RunWriter, StageStoppedError
 from trainers.checkpoints import (
-    ResumeState,
     ShardedCheckpoints,
     TrainingRecord,
     best_weights,
@@ -221,9 +220,7 @@ class _Run:
         """The part of result.json that describes the training."""
         settings, record = self.settings, self.record
         last = max(record.step // FINAL_SHARE, 1)
-        utilisation = {}
-        if record.peak_steps:
-            utilisation["flops_utilisation"] = record.step / record.peak_steps
+        peak = record.peak_steps
         tokens = record.step * settings.batch_tokens
         return {
             "loss": statistics.fmean(record.losses[-last:]),
@@ -231,7 +228,7 @@ class _Run:
             "tokens": tokens,
             "seconds": record.seconds,
             "tokens_per_second": tokens / record.seconds,
-            **utilisation,
+            **({"flops_utilisation": record.step / peak} if peak else {}),
             "data_seconds": record.data_seconds,
             "checkpoint_seconds": record.checkpoint_seconds,
             "validation_seconds": record.validation_seconds,
@@ -340,10 +337,10 @@ class _Run:
 
             def write_small(directory: Path) -> None:
                 write_record(directory, record)
-                write_state(directory, ResumeState({}, None), device)
+                write_state(directory, {}, None, device)
 
-            state_of_shards = sharded_state(self.model, self.optimizer)
-            self.sharded.begin(record.step, state_of_shards, write_small)
+            shards = sharded_state(self.model, self.optimizer)
+            self.sharded.begin(record.step, shards, write_small)
             self._end_saving(started)
             record.checkpoint_seconds += self.saving_seconds
             return
@@ -352,19 +349,18 @@ class _Run:
         earlier = self._selected_step not in (None, record.step)
         last = self.writer.newest
         best = best_weights(last.path) if earlier and last else None
-        weights, state = None, None
+        weights = optimizer = None
         # All workers gather what they share, although only one of them writes it.
         if not (final and earlier):
             weights = self.workers.weights(self.model)
         if not final:
             optimizer = self.workers.optimizer_state(self.model, self.optimizer)
-            state = ResumeState(optimizer, best)
 
         def write(directory: Path) -> None:
             self.write_model(directory, load_file(best) if weights is None else weights)
             write_record(directory, record)
-            if state is not None:
-                write_state(directory, state, device)
+            if optimizer is not None:
+                write_state(directory, optimizer, best, device)
 
         self.writer.save_checkpoint(record.step, write)
         self._end_saving(started)

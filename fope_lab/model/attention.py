@@ -11,7 +11,6 @@ and `flex` has fused CUDA kernels for a bias of distance alone and for packed do
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -21,12 +20,11 @@ from fope_lab.embeddings.base import RelativeBias
 from fope_lab.embeddings.module import CosSin, PositionEmbedding
 from fope_lab.model import flex
 from fope_lab.model.block_attention import (
-    Packed,
+    Documents,
     PairBias,
     TableBias,
     block_attention,
     chunked_attention,
-    packed,
 )
 from fope_lab.model.cache import LayerCache
 from fope_lab.model.config import ModelConfig
@@ -84,28 +82,6 @@ class Attention(nn.Module):
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
-class Documents(NamedTuple):
-    """The documents of packed sequences: a token attends only to tokens of its own document.
-
-    `numbers` are integers (batch, length), one for each document. All layers share the rest, which
-    attention without a bias needs: `packed` for blocks of queries, or on CUDA the BlockMask
-    `kernel` for FlexAttention.
-    """
-
-    numbers: Tensor
-    packed: Packed | None = None
-    kernel: Any = None
-
-    @classmethod
-    def of(cls, numbers: Tensor, embedding: PositionEmbedding) -> Documents:
-        """The documents as attention with this embedding needs them."""
-        if embedding.biases:
-            return cls(numbers)
-        if numbers.device.type == "cuda":  # blocks are for dtypes that the kernel can't multiply
-            return cls(numbers, Packed(numbers), flex.document_blocks(numbers))
-        return cls(numbers, packed(numbers))
-
-
 def causal_attention(
     q: Tensor,
     k: Tensor,
@@ -128,15 +104,14 @@ def causal_attention(
         q, k = q.to(v.dtype), k.to(v.dtype)
     if not embedding.biases:
         return unbiased_attention(q, k, v, documents, dropout)
-    numbers = None if documents is None else documents.numbers
     if steps is None:
         steps = consecutive(positions, embedding)
     if not steps:
-        return chunked_attention(q, k, v, PairBias(embedding, positions), numbers, dropout)
+        return chunked_attention(q, k, v, PairBias(embedding, positions), documents, dropout)
     table = distance_table(embedding, positions)
     if documents is None and not dropout and flex.fits(q, k):
         return flex.flex_attention(q, k, v, table)
-    return chunked_attention(q, k, v, TableBias(table), numbers, dropout)
+    return chunked_attention(q, k, v, TableBias(table), documents, dropout)
 
 
 BLOCKS_TO = 1024
@@ -161,7 +136,7 @@ def unbiased_attention(
     if documents is not None:
         if not dropout and flex.fits(q, k):
             return flex.document_attention(q, k, v, documents.kernel)
-        return block_attention(q, k, v, documents.packed, dropout)
+        return block_attention(q, k, v, documents, dropout)
     if quicker_in_blocks(q, k, dropout):
         return block_attention(q, k, v)
     grouped = q.shape[1] != k.shape[1]

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from fope_lab.embeddings.module import PositionEmbedding
+from fope_lab.model import flex
 from fope_lab.model.no_compile import no_compile
 
 QUERIES = 64
@@ -109,20 +110,31 @@ class TableBias:
             total[:, : row + 1] += of_row[:, : row + 1].flip(-1)
 
 
-class Packed(NamedTuple):
-    """The documents of packed sequences, for attention in blocks.
+class Documents(NamedTuple):
+    """The documents of packed sequences: a token attends only to tokens of its own document.
 
-    `numbers` are integers (batch, length), one for each document. `first` (length,) is the first
-    token, in any sequence of the batch, of the documents that have a token in this place; without
-    it, blocks read all tokens before them.
+    `numbers` are integers (batch, length), one for each document. All layers share the rest.
+    `first` (length,) is the first token, in any sequence of the batch, of the documents that have a
+    token in this place; without it, blocks read all tokens before them. `kernel` is the BlockMask
+    for FlexAttention on CUDA.
     """
 
     numbers: Tensor
     first: Tensor | None = None
+    kernel: Any = None
+
+    @classmethod
+    def of(cls, numbers: Tensor, embedding: PositionEmbedding) -> Documents:
+        """The documents as attention with this embedding needs them."""
+        if embedding.biases:
+            return cls(numbers)
+        if numbers.device.type == "cuda":  # blocks are for dtypes that the kernel can't multiply
+            return cls(numbers, kernel=flex.document_blocks(numbers))
+        return packed(numbers)
 
 
 @no_compile
-def packed(numbers: Tensor) -> Packed:
+def packed(numbers: Tensor) -> Documents:
     """Find where documents begin, by their numbers; their tokens need not be consecutive."""
     rows, length = numbers.shape
     low, high = numbers.aminmax()
@@ -130,12 +142,12 @@ def packed(numbers: Tensor) -> Packed:
     _, document = torch.unique(numbers - low + apart, return_inverse=True)
     place = torch.arange(length, device=numbers.device).repeat(rows)
     starts = torch.full_like(place, length).scatter_reduce(0, document.flatten(), place, "amin")
-    return Packed(numbers, starts[document].amin(0))
+    return Documents(numbers, starts[document].amin(0))
 
 
 @no_compile
 def block_attention(
-    q: Tensor, k: Tensor, v: Tensor, documents: Packed | None = None, dropout: float = 0.0
+    q: Tensor, k: Tensor, v: Tensor, documents: Documents | None = None, dropout: float = 0.0
 ) -> Tensor:
     """softmax(q·kᵀ/√head_dim)·v over a token and those before it.
 
@@ -155,15 +167,11 @@ def chunked_attention(
     k: Tensor,
     v: Tensor,
     bias: PairBias | TableBias,
-    documents: Tensor | None = None,
+    documents: Documents | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it; see `block_attention`.
-
-    `documents` are the integers (batch, length) of `Packed`.
-    """
-    numbers = None if documents is None else Packed(documents)
-    blocks = _Blocks(numbers, Dropped.drawn(dropout), bias)
+    """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it; see `block_attention`."""
+    blocks = _Blocks(documents, Dropped.drawn(dropout), bias)
     mixed: Tensor = _Attention.apply(q, k, v, blocks, *bias.learned)
     return mixed
 
@@ -267,7 +275,7 @@ class _Block(NamedTuple):
 class _Blocks(NamedTuple):
     """How attention is computed in blocks; the dtype, the size and the rounding follow the bias."""
 
-    documents: Packed | None
+    documents: Documents | None
     dropped: Dropped | None
     bias: PairBias | TableBias | None = None
 

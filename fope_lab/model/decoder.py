@@ -15,7 +15,8 @@ from torch.utils.checkpoint import checkpoint
 
 from fope_lab.embeddings.module import PositionEmbedding, build_embedding
 from fope_lab.embeddings.spec import Spec, parse_embedding
-from fope_lab.model.attention import Attention, Documents, consecutive
+from fope_lab.model.attention import Attention, consecutive
+from fope_lab.model.block_attention import Documents
 from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.layers import FEED_FORWARDS, NORMS, UninitializedLinear

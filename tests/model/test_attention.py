@@ -18,7 +18,8 @@ from fope_lab.embeddings import Shape, build_embedding
 from fope_lab.embeddings.base import Embedding, Tensors
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import Decoder, ModelConfig, attention, block_attention
-from fope_lab.model.attention import Documents, causal_attention, consecutive
+from fope_lab.model.attention import causal_attention, consecutive
+from fope_lab.model.block_attention import Documents
 
 HEADS, HEAD_DIM, LENGTH = 4, 16, 77  # three chunks, the last of them smaller
 SIZES = {"head_dim": HEAD_DIM, "num_heads": HEADS, "train_length": 64}

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import Decoder, ModelConfig, flex
-from fope_lab.model.attention import Documents
+from fope_lab.model.block_attention import Documents
 from fope_lab.model.no_compile import no_compile
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=90)
