@@ -44,12 +44,6 @@ def encode_by_template(
             (list(each["input_ids"]), [int(mask) for mask in each["assistant_masks"]])
             for each in written
         ]
-    return _by_beginnings(tokenizer, encode, chats)
-
-
-def _by_beginnings(
-    tokenizer: Any, encode: Callable[[list[str]], list[list[int]]], chats: Sequence[Chat]
-) -> list[Learnt]:
     texts = [list(_beginnings(tokenizer, chat)) for chat in chats]
     ids = iter(encode([text for beginnings in texts for text in beginnings]))
     encoded = []

@@ -7,7 +7,7 @@ group gets its slice of the same global batch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,18 +44,12 @@ class Batch:
 
     def part(self, rows: slice | Tensor) -> Batch:
         """Some of the rows, by a slice or by their numbers."""
-        shared = self.positions is not None and self.positions.dim() == 1
-        return Batch(
-            self.input_ids[rows],
-            self.labels[rows],
-            _part(self.documents, rows),
-            _part(self.lengths, rows),
-            self.positions if shared else _part(self.positions, rows),
-        )
-
-
-def _part(tensor: Tensor | None, rows: slice | Tensor) -> Tensor | None:
-    return None if tensor is None else tensor[rows]
+        parts = {
+            name: value[rows]
+            for name, value in vars(self).items()
+            if value is not None and (name != "positions" or value.dim() == 2)
+        }
+        return replace(self, **parts)
 
 
 class TrainingData:
@@ -99,12 +93,13 @@ class TrainingData:
                 packed = PackedCorpus(directories[text_role(index)], expected)
                 packed = packed.first_half() if first_half else packed
                 name = (index, seed)
-                if packed.loss is None:
-                    within = data.documents == "within"
-                    rows = TextRows(packed, data.length, name, within=within)
-                else:
-                    pad_id = tokenizer.pad_id
-                    rows = ExampleRows(packed, data.length, name, pad_id=pad_id, pack=data.pack)
+                rows = (
+                    TextRows(packed, data.length, name, within=data.documents == "within")
+                    if packed.loss is None
+                    else ExampleRows(
+                        packed, data.length, name, pad_id=tokenizer.pad_id, pack=data.pack
+                    )
+                )
             elif split == "train":
                 rows = source.task.rows(tokenizer, data.length, seed)
             else:

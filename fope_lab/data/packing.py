@@ -163,6 +163,11 @@ def write_packed(
     no document, or if no token counts in the loss.
     """
     identity = data_identity(corpus, tokenizer.identity(), split)
+
+    def wrong(what: str) -> DataError:
+        named = f"the {split} split of the corpus ({in_few_words(corpus.canonical())})"
+        return DataError(f"{named} {what}")
+
     dtype = np.dtype(np.uint16 if tokenizer.vocabulary_size <= 1 << 16 else np.uint32)
     count = documents = counted = 0
     with ExitStack() as stack:
@@ -185,19 +190,11 @@ def write_packed(
             progress(documents, count)
     if not documents:
         hint = "; of a text file, it is the last tenth, by default cut at an empty line"
-        raise DataError(
-            f"the {split} split of the corpus ({in_few_words(corpus.canonical())}) has no document"
-            + (hint if split == "validation" else "")
-        )
+        raise wrong("has no document" + (hint if split == "validation" else ""))
     if loss.shards and not counted:
-        raise DataError(
-            f"the {split} split of the corpus ({in_few_words(corpus.canonical())}) has no token to"
-            " learn: check the tokenizer's chat template"
-        )
+        raise wrong("has no token to learn: check the tokenizer's chat template")
     if corpus.identity() != identity["corpus"]:
-        raise DataError(
-            f"the corpus ({in_few_words(corpus.canonical())}) changed while it was being read"
-        )
+        raise wrong("changed while it was being read")
     shards = {"tokens": tokens.shards, "documents": starts.shards, "loss": loss.shards}
     data = {
         "format": FORMAT,

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -50,46 +50,43 @@ class Encoded:
     loss: NDArray[np.uint8] | None
 
 
-def encode_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> Encoded:
-    """Encode texts, each followed by an end-of-text token."""
-    ids = [[*text_ids, tokenizer.eos_id] for text_ids in tokenizer.encode_batch(texts)]
-    return _encoded(ids, None)
+def encoded(kind: str, tokenizer: Tokenizer, documents: Sequence[Any]) -> Encoded:
+    """Encode documents of a kind.
 
-
-def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> Encoded:
-    """Encode each pair as prompt, answer and an end-of-text token; the loss is on the last two."""
-    parts = iter(tokenizer.encode_batch([part for pair in pairs for part in pair]))
-    ids, loss = [], []
-    for prompt, answer in zip(parts, parts, strict=True):
-        ids.append([*prompt, *answer, tokenizer.eos_id])
-        loss.append([0] * len(prompt) + [1] * (len(answer) + 1))
-    return _encoded(ids, loss)
-
-
-def encode_chats(tokenizer: Tokenizer, chats: Sequence[Sequence[Mapping[str, str]]]) -> Encoded:
-    """Encode chats with the tokenizer's own template; the loss is on the assistant's turns."""
-    encoded = tokenizer.encode_chats(chats)
-    return _encoded([ids for ids, _ in encoded], [learnt for _, learnt in encoded])
-
-
-ENCODERS: Mapping[str, Callable[[Tokenizer, Sequence[Any]], Encoded]] = {
-    "text": encode_texts,
-    "pairs": encode_pairs,
-    "chats": encode_chats,
-}
-"""The encoding functions, by the kind of the corpus."""
+    Texts and pairs are followed by an end-of-text token, which counts in the loss as the answers
+    do; of chats, which the tokenizer's own template writes, the assistant's turns count.
+    """
+    loss: list[list[int]] | None = None
+    if kind == "chats":
+        chats = tokenizer.encode_chats(documents)
+        ids, loss = [ids for ids, _ in chats], [learnt for _, learnt in chats]
+    elif kind == "pairs":
+        parts = iter(tokenizer.encode_batch([part for pair in documents for part in pair]))
+        ids, loss = [], []
+        for prompt, answer in zip(parts, parts, strict=True):
+            ids.append([*prompt, *answer, tokenizer.eos_id])
+            loss.append([0] * len(prompt) + [1] * (len(answer) + 1))
+    else:
+        ids = [[*text, tokenizer.eos_id] for text in tokenizer.encode_batch(documents)]
+    sizes = np.array([len(document) for document in ids], np.int64)
+    total = int(sizes.sum())
+    return Encoded(
+        np.fromiter(chain.from_iterable(ids), np.int64, total),
+        sizes,
+        None if loss is None else np.fromiter(chain.from_iterable(loss), np.uint8, total),
+    )
 
 
 def tokenised(
     documents: Iterable[Any], kind: str, tokenizer: Tokenizer, processes: int = 1
 ) -> Generator[Encoded, None, None]:
-    """Yield the tokens of documents of a kind, a batch of documents at a time, in order. One
-    process is the calling one. Closing the generator ends the workers. Raises what the tokenizer
-    raises, and DataError if a worker ends early."""
-    batches = _batches(documents)
-    if processes == 1:
-        return _in_this_process(batches, kind, tokenizer)
-    return _in_processes(batches, kind, tokenizer, processes)
+    """Yield the tokens of documents of a kind, a batch of documents at a time, in order.
+
+    One process is the calling one. Closing the generator ends the workers. Raises what the
+    tokenizer raises, and DataError if a worker ends early.
+    """
+    encode = _in_this_process if processes == 1 else _in_processes
+    return encode(_batches(documents), kind, tokenizer, processes)
 
 
 def serve(descriptor: int) -> None:
@@ -101,7 +98,7 @@ def serve(descriptor: int) -> None:
         while True:
             batch = connection.recv()
             try:
-                answer: Encoded | Exception = ENCODERS[kind](tokenizer, batch)
+                answer: Encoded | Exception = encoded(kind, tokenizer, batch)
             except Exception as error:
                 answer = error
             connection.send(answer)
@@ -153,12 +150,12 @@ class _Worker:
 
 
 def _in_this_process(
-    batches: Iterator[list[Any]], kind: str, tokenizer: Tokenizer
+    batches: Iterator[list[Any]], kind: str, tokenizer: Tokenizer, _: int
 ) -> Generator[Encoded, None, None]:
     before = os.environ.get(THREADS)
     os.environ[THREADS] = "false"
     try:
-        yield from (ENCODERS[kind](tokenizer, batch) for batch in batches)
+        yield from (encoded(kind, tokenizer, batch) for batch in batches)
     finally:
         del os.environ[THREADS]
         if before is not None:
@@ -194,16 +191,6 @@ def _in_processes(
         for worker in workers:
             worker.stop()
         threads.shutdown(cancel_futures=True)
-
-
-def _encoded(ids: Sequence[Sequence[int]], loss: Sequence[Sequence[int]] | None) -> Encoded:
-    sizes = np.array([len(document) for document in ids], np.int64)
-    total = int(sizes.sum())
-    return Encoded(
-        np.fromiter(chain.from_iterable(ids), np.int64, total),
-        sizes,
-        None if loss is None else np.fromiter(chain.from_iterable(loss), np.uint8, total),
-    )
 
 
 def _batches(documents: Iterable[Any]) -> Iterator[list[Any]]:

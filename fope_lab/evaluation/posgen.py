@@ -12,20 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.annotations import Doc
 from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, collecting
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
-from fope_lab.data.tasks.posgen import (
-    FAR,
-    MODULUS,
-    NEAR,
-    SUBTASKS,
-    PosGenTask,
-    SequenceSet,
-    Subtask,
-)
+from fope_lab.data.tasks.posgen import PosGenOptions, PosGenTask, SequenceSet
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.stages.base import StageConfig
@@ -42,26 +34,15 @@ BY_POSITION = "posgen_accuracy_by_position"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PosGen(ModelEvaluation, kind="posgen"):
+class PosGen(PosGenOptions, ModelEvaluation, kind="posgen"):
     """Whether the model continues sequences of PosGen, within the trained length and beyond."""
 
-    subtask: Annotated[Subtask, Doc(SUBTASKS)]
     length: Annotated[PositiveInt, Doc("The number of tokens in a sequence.")] = 256
     count: Annotated[PositiveInt, Doc("The number of sequences.")] = 1000
     split: Annotated[
         Literal["validation", "test"],
         Doc("The part that sequences are from; no training sequence begins alike."),
     ] = "test"
-    modulus: Annotated[int, Interval(ge=2), Doc("The number of different tokens.")] = MODULUS
-    j: Annotated[PositiveInt, Doc("The distance of the far tokens that a token depends on.")] = FAR
-    k: Annotated[PositiveInt, Doc("The number of near tokens that a token depends on.")] = NEAR
-    official_leaky: Annotated[
-        bool,
-        Doc(
-            "Whether sequences begin as in the released code, in which held-out sequences begin"
-            " like training sequences."
-        ),
-    ] = False
     trained_length: Annotated[
         PositiveInt | None,
         Doc(
@@ -69,10 +50,6 @@ class PosGen(ModelEvaluation, kind="posgen"):
             "the default is the length of the last training."
         ),
     ] = None
-
-    @property
-    def sequence_set(self) -> SequenceSet:
-        return SequenceSet.of(self)
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         return ("length",), self.length
@@ -122,8 +99,10 @@ class PosGen(ModelEvaluation, kind="posgen"):
                     message = f"found {value}, and the model is trained with {trained[name]}"
                     yield Problem((name,), message)
         if self.length <= trained_length:
-            message = f"found {self.length}, needs more than the {trained_length} tokens that"
-            message += " the model is trained at, or else no token is beyond them"
+            message = (
+                f"found {self.length}, needs more than the {trained_length} tokens that the model "
+                "is trained at, or else no token is beyond them"
+            )
             yield Problem(("length",), message)
 
     def problems(self) -> Iterable[Problem]:

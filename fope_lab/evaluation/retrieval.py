@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from annotated_types import MinLen
@@ -23,7 +23,7 @@ from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, collecting
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tasks.base import Task, task_problem
-from fope_lab.data.tasks.passkey import PasskeyTask, needle_depths, prompt_form
+from fope_lab.data.tasks.passkey import PasskeyTask, Trial, needle_depths, prompt_form
 from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
@@ -37,46 +37,36 @@ if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
 
 PASSKEY, NEEDLE = "passkey_accuracy_by_length", "needle_accuracy_by_length"
-DEPTHS = 10
-"""The parts of the depths of which a passkey result has an accuracy each."""
-RulerName = Literal["key-value", "variable-tracking"]
-RULER: Mapping[str, str] = {
+METRICS: Mapping[str, str] = {
+    "passkey": PASSKEY,
+    "needle": NEEDLE,
     "key-value": "ruler_key_value_accuracy_by_length",
     "variable-tracking": "ruler_variable_tracking_accuracy_by_length",
 }
-METRICS: Mapping[str, str] = {"passkey": PASSKEY, "needle": NEEDLE, **RULER}
 """The metric of each task by its name."""
-RULER_OPTIONS: Mapping[RulerName, tuple[str, ...]] = {
-    "key-value": ("keys", "queries", "digits"),
-    "variable-tracking": ("chains", "hops"),
+TENTHS = 10
+"""The parts of the depths of which a passkey result has an accuracy each."""
+RulerName = Literal["key-value", "variable-tracking"]
+RULER: Mapping[RulerName, tuple[type[RulerTask], tuple[str, ...]]] = {
+    "key-value": (KeyValueTask, ("keys", "queries", "digits")),
+    "variable-tracking": (VariableTrackingTask, ("chains", "hops")),
 }
-"""The fields that concern one task alone."""
+"""Each of RULER's tasks, and the fields that concern it alone."""
 
 
-@dataclass(frozen=True)
-class Answered:
-    """Which prompts of a length were answered right, and the accuracy of guessing if known."""
+class Answered(NamedTuple):
+    """Which prompts of a length were answered right (prompts,), the depths in [0, 1] of what they
+    hide, and the accuracy of guessing, if known."""
 
     length: int
     correct: NDArray[np.bool_]
+    depths: Sequence[float]
     chance: float | None = None
 
     @property
     def accuracy(self) -> float:
         """The share of prompts whose whole answer was right."""
         return float(self.correct.mean())
-
-    def measured(self, name: str) -> Measurement:
-        """The accuracy as a metric, with Wilson's 95 % interval."""
-        count = self.correct.size
-        return Measurement(
-            name=name,
-            x=self.length,
-            value=self.accuracy,
-            ci95=wilson_interval(int(self.correct.sum()), count),
-            n=count,
-            chance=self.chance,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,12 +99,36 @@ class Retrieval(ModelEvaluation):
         return dict.fromkeys(self.names, PasskeyTask(form=self.form))
 
     @abstractmethod
-    def answered(
-        self, context: Context, length: int, task: Task, text: Any | None, **options: Any
-    ) -> Answered:
-        """A task's prompts at a length; `text` (n,) are tokens to hide something in."""
+    def asked(
+        self, tokenizer: Tokenizer, length: int, name: str, text: Any | None
+    ) -> tuple[Sequence[Trial], float | None]:
+        """The prompts of a task, each of exactly `length` tokens, and the accuracy of guessing."""
 
-    def conclude(self, context: Context, results: Sequence[Any]) -> None:
+    def score(
+        self,
+        model: Any,
+        tokenizer: Tokenizer,
+        length: int,
+        name: str,
+        text: Any | None = None,
+        **options: Any,
+    ) -> Answered:
+        """Have a model answer the prompts of a task.
+
+        `text` (n,) are token ids to hide something in, or None for the form's filler; `options` are
+        those of exact_match. Raises DataError if a prompt does not fit, or the text is too short.
+        """
+        from fope_lab.evaluation.scoring.exact_match import exact_match
+
+        trials, chance = self.asked(tokenizer, length, name, text)
+        right = exact_match(model, trials, **options)
+        return Answered(length, right, [trial.depth for trial in trials], chance)
+
+    def measured(self, result: Answered) -> dict[str, Any]:
+        """How sure the accuracy is: Wilson's 95 % interval."""
+        return {"ci95": wilson_interval(int(result.correct.sum()), result.correct.size)}
+
+    def conclude(self, context: Context, results: Sequence[Answered]) -> None:
         """Keep what belongs to all lengths together."""
 
     def metrics(self) -> Iterable[Metric]:
@@ -143,23 +157,36 @@ class Retrieval(ModelEvaluation):
 
     def run(self, context: Context) -> dict[str, Any]:
         """Log the accuracies at each length."""
-        text, tasks = self.haystack(context), self.described()
-        progress = context.progress(self.prompts * len(tasks) * sum(self.lengths))
+        text = self.haystack(context)
+        progress = context.progress(self.prompts * len(self.names) * sum(self.lengths))
         results: list[Answered] = []
         for length in self.in_order:
             found = {
-                METRICS[name]: self.answered(
-                    context,
+                name: self.score(
+                    context.model,
+                    context.tokenizer,
                     length,
-                    task,
+                    name,
                     text,
                     batch_tokens=self.batch_tokens,
                     progress=progress.part(self.prompts, weight=length),
                     work=context.work,
                 )
-                for name, task in tasks.items()
+                for name in self.names
             }
-            context.log(*(result.measured(metric) for metric, result in found.items()))
+            context.log(
+                *(
+                    Measurement(
+                        name=METRICS[name],
+                        x=length,
+                        value=result.accuracy,
+                        n=result.correct.size,
+                        chance=result.chance,
+                        **self.measured(result),
+                    )
+                    for name, result in found.items()
+                )
+            )
             results += found.values()
         self.conclude(context, results)
         return self.recorded()
@@ -182,14 +209,28 @@ class Passkey(Retrieval, kind="passkey"):
     def prompts(self) -> int:
         return self.trials
 
-    def answered(
-        self, context: Context, length: int, task: Task, text: Any | None, **options: Any
-    ) -> PasskeyResult:
-        options |= {"trials": self.trials, "form": self.form}
-        return passkey_accuracy(context.model, context.tokenizer, length, **options)
+    def asked(
+        self, tokenizer: Tokenizer, length: int, name: str, text: Any | None
+    ) -> tuple[Sequence[Trial], float | None]:
+        prompts = prompt_form(self.form, tokenizer)
+        return [prompts.trial(length, i) for i in range(self.trials)], None
 
-    def conclude(self, context: Context, results: Sequence[PasskeyResult]) -> None:
-        context.keep(by_depth={str(one.length): one.by_depth for one in results})
+    def conclude(self, context: Context, results: Sequence[Answered]) -> None:
+        context.keep(by_depth={str(one.length): by_depth(one) for one in results})
+
+
+def by_depth(result: Answered) -> list[dict[str, float]]:
+    """Accuracy and number of trials in each tenth of the depths that holds a trial."""
+    tenth = np.minimum((np.array(result.depths) * TENTHS).astype(int), TENTHS - 1)
+    return [
+        {
+            "depth": (index + 0.5) / TENTHS,
+            "accuracy": float(result.correct[tenth == index].mean()),
+            "trials": int((tenth == index).sum()),
+        }
+        for index in range(TENTHS)
+        if (tenth == index).any()
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,14 +275,36 @@ class Needle(_InText, kind="needle"):
     def in_order(self) -> Sequence[int]:
         return sorted(self.lengths)
 
-    def answered(
-        self, context: Context, length: int, task: Task, text: Any | None, **options: Any
-    ) -> NeedleResult:
-        options |= {"depths": self.depths, "trials": self.trials, "form": self.form}
-        return needle_accuracy(context.model, context.tokenizer, length, text=text, **options)
+    def asked(
+        self, tokenizer: Tokenizer, length: int, name: str, text: Any | None
+    ) -> tuple[Sequence[Trial], float | None]:
+        prompts, depths = prompt_form(self.form, tokenizer, text=text), needle_depths(self.depths)
+        return [prompts.trial(length, i, at) for at in depths for i in range(self.trials)], None
 
-    def conclude(self, context: Context, results: Sequence[NeedleResult]) -> None:
-        context.add_heatmap(depth_heatmap(results))
+    def measured(self, result: Answered) -> dict[str, Any]:
+        """A standard error over trials: those of all depths have one key and one text, and so are
+        not independent."""
+        by_depth = result.correct.reshape(self.depths, self.trials)
+        return {"stderr": error_of_mean(by_depth.mean(axis=0))}
+
+    def heatmap(self, results: Sequence[Answered]) -> dict[str, Any]:
+        """Accuracy by depth (rows) and length (columns), as reports draw it."""
+        shape = (len(results), self.depths, self.trials)
+        right = np.stack([result.correct for result in results]).reshape(shape)
+        return {
+            "title": "Needle accuracy by depth and context length",
+            "metric": "needle_accuracy",
+            "x_label": "context length, tokens",
+            "y_label": "depth of the needle, %",
+            "x": [result.length for result in results],
+            "y": [round(100 * depth, 1) for depth in needle_depths(self.depths)],
+            "values": right.mean(axis=2).T.tolist(),
+            "low": 0.0,
+            "high": 1.0,
+        }
+
+    def conclude(self, context: Context, results: Sequence[Answered]) -> None:
+        context.add_heatmap(self.heatmap(results))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,15 +333,14 @@ class Ruler(_InText, kind="ruler"):
     def prompts(self) -> int:
         return self.trials
 
-    def described(self) -> Mapping[str, Task]:
+    def described(self) -> dict[str, RulerTask]:
         """Raises ConfigError if a task can't have its options."""
-        kinds = {"key-value": KeyValueTask, "variable-tracking": VariableTrackingTask}
-        return {
-            name: kinds[name](
-                form=self.form, **{option: getattr(self, option) for option in RULER_OPTIONS[name]}
-            )
-            for name in self.tasks
-        }
+        tasks: dict[str, RulerTask] = {}
+        for name in self.tasks:
+            task, options = RULER[name]
+            own = {option: getattr(self, option) for option in options}
+            tasks[name] = task(form=self.form, **own)
+        return tasks
 
     def problems(self) -> Iterable[Problem]:
         yield from super().problems()
@@ -291,7 +353,7 @@ class Ruler(_InText, kind="ruler"):
         """The options of a task that is not run, and the haystack of a form with its own filler."""
         idle = {
             option: f"{task} is not among the tasks"
-            for task, options in RULER_OPTIONS.items()
+            for task, (_, options) in RULER.items()
             for option in options
             if task not in self.tasks
         }
@@ -303,129 +365,8 @@ class Ruler(_InText, kind="ruler"):
             task.check(context.tokenizer, min(self.lengths))  # before any of the work
         return super().run(context)
 
-    def answered(
-        self, context: Context, length: int, task: Task, text: Any | None, **options: Any
-    ) -> Answered:
-        assert isinstance(task, RulerTask)
-        options |= {"trials": self.trials, "text": text}
-        return ruler_accuracy(context.model, context.tokenizer, task, length, **options)
-
-
-@dataclass(frozen=True)
-class PasskeyResult(Answered):
-    """Which trials of a length were right, and the depth in [0, 1] of the key in each of them."""
-
-    depths: NDArray[np.float64] = field(kw_only=True)
-
-    @property
-    def by_depth(self) -> list[dict[str, float]]:
-        """Accuracy and number of trials in each tenth of the depths that holds a trial."""
-        tenth = np.minimum((self.depths * DEPTHS).astype(int), DEPTHS - 1)
-        return [
-            {
-                "depth": (index + 0.5) / DEPTHS,
-                "accuracy": float(self.correct[tenth == index].mean()),
-                "trials": int((tenth == index).sum()),
-            }
-            for index in range(DEPTHS)
-            if (tenth == index).any()
-        ]
-
-
-@dataclass(frozen=True)
-class NeedleResult(Answered):
-    """Which trials of a length were right (depths, trials), and the depths asked for (depths,)."""
-
-    depths: tuple[float, ...] = field(kw_only=True)
-
-    @property
-    def by_depth(self) -> list[float]:
-        """The accuracy at each depth."""
-        accuracies: list[float] = self.correct.mean(axis=1).tolist()
-        return accuracies
-
-    def measured(self, name: str) -> Measurement:
-        """The accuracy as a metric. Its standard error is over trials: those of all depths have one
-        key and one text, and so are not independent."""
-        return Measurement(
-            name=name,
-            x=self.length,
-            value=self.accuracy,
-            stderr=error_of_mean(self.correct.mean(axis=0)),
-            n=self.correct.size,
-        )
-
-
-def passkey_accuracy(
-    model: Any,
-    tokenizer: Tokenizer,
-    length: int,
-    *,
-    trials: int,
-    form: str = "english",
-    **options: Any,
-) -> PasskeyResult:
-    """Score trials 0 … `trials` − 1 of exactly `length` tokens. `model` and `options` are as in
-    exact_match. Raises DataError if the prompt does not fit."""
-    prompts = prompt_form(form, tokenizer)
-    asked = [prompts.trial(length, i) for i in range(trials)]
-    depths = np.array([trial.depth for trial in asked])
-    return PasskeyResult(length, _right(model, asked, options), depths=depths)
-
-
-def needle_accuracy(
-    model: Any,
-    tokenizer: Tokenizer,
-    length: int,
-    *,
-    depths: int,
-    trials: int,
-    form: str = "english",
-    text: Any | None = None,
-    **options: Any,
-) -> NeedleResult:
-    """Score `trials` prompts of exactly `length` tokens at each of `depths` equally spaced depths.
-    `text` (n,) are token ids to hide the key in, or None for the form's filler. Raises DataError if
-    the prompt does not fit, or the text is too short for it."""
-    prompts, places = prompt_form(form, tokenizer, text=text), needle_depths(depths)
-    asked = [prompts.trial(length, i, depth) for depth in places for i in range(trials)]
-    right = _right(model, asked, options).reshape(depths, trials)
-    return NeedleResult(length, right, depths=places)
-
-
-def ruler_accuracy(
-    model: Any,
-    tokenizer: Tokenizer,
-    task: RulerTask,
-    length: int,
-    *,
-    trials: int,
-    text: Any | None = None,
-    **options: Any,
-) -> Answered:
-    """Score trials 0 … `trials` − 1 of a task, each of exactly `length` tokens; else as
-    needle_accuracy."""
-    prompts = task.prompts(tokenizer, text)
-    asked = [prompts.trial(length, i) for i in range(trials)]
-    return Answered(length, _right(model, asked, options), prompts.chance)
-
-
-def _right(model: Any, asked: Sequence[Any], options: Mapping[str, Any]) -> NDArray[np.bool_]:
-    from fope_lab.evaluation.scoring.exact_match import exact_match
-
-    return exact_match(model, asked, **options)
-
-
-def depth_heatmap(results: Sequence[NeedleResult]) -> dict[str, Any]:
-    """Accuracy by depth (rows) and length (columns), as reports draw it."""
-    return {
-        "title": "Needle accuracy by depth and context length",
-        "metric": "needle_accuracy",
-        "x_label": "context length, tokens",
-        "y_label": "depth of the needle, %",
-        "x": [result.length for result in results],
-        "y": [round(100 * depth, 1) for depth in results[0].depths],
-        "values": np.stack([result.by_depth for result in results], axis=1).tolist(),
-        "low": 0.0,
-        "high": 1.0,
-    }
+    def asked(
+        self, tokenizer: Tokenizer, length: int, name: str, text: Any | None
+    ) -> tuple[Sequence[Trial], float | None]:
+        prompts = self.described()[name].prompts(tokenizer, text)
+        return [prompts.trial(length, i) for i in range(self.trials)], prompts.chance

@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sections import read_section
 
 from fope_lab.data.tasks.posgen import generate
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.perplexity.losses import perplexity
-from fope_lab.evaluation.retrieval import passkey_accuracy
+from fope_lab.evaluation.retrieval import Passkey
 from fope_lab.evaluation.scoring.exact_match import correct_tokens
 from fope_lab.evaluation.scoring.loglikelihood import score_continuations
 from fope_lab.evaluation.scoring.reading import final_states
 from fope_lab.model import Decoder, ModelConfig
 
+PASSKEY = {"from": "m", "lengths": [64], "trials": 30, "form": "symbolic"}
 SIZES = ModelConfig(num_layers=2, num_heads=2, head_dim=16, vocab_size=272)
 
 
@@ -47,9 +49,9 @@ def test_the_size_of_a_batch_changes_nothing(model: Decoder, kind: str) -> None:
     measure: dict[str, Any] = {
         "perplexity": lambda size: perplexity(model, text, 64, batch_tokens=size).loss_sums,
         "passkey": lambda size: (
-            passkey_accuracy(
-                model, ByteTokenizer(), 64, trials=30, form="symbolic", batch_tokens=size
-            ).correct
+            read_section(Passkey, PASSKEY)
+            .score(model, ByteTokenizer(), 64, "passkey", batch_tokens=size)
+            .correct
         ),
         "posgen": lambda size: correct_tokens(model, sequences, given=4, batch_tokens=size),
         "continuations": lambda size: [

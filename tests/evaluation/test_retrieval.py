@@ -19,26 +19,20 @@ from torch import Tensor
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.passkey import Trial, build_trial, prompt_form
-from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.context import run
-from fope_lab.evaluation.retrieval import (
-    Needle,
-    NeedleResult,
-    Passkey,
-    PasskeyResult,
-    Ruler,
-    depth_heatmap,
-    needle_accuracy,
-    passkey_accuracy,
-    ruler_accuracy,
-)
+from fope_lab.evaluation.retrieval import Answered, Needle, Passkey, Retrieval, Ruler, by_depth
 from fope_lab.evaluation.scoring.exact_match import exact_match
 from fope_lab.statistics.intervals import wilson_interval
 from fope_lab.store import Store
 
 BYTE = ByteTokenizer()
 NEEDLES = {"symbolic": b"#", "english": b"The pass key is"}
+RULER = {"form": "symbolic", "digits": 2, "keys": 5, "chains": 2, "hops": 1}
+
+
+def stage(kind: type[Retrieval], length: int, **options: Any) -> Any:
+    return read_section(kind, {"from": "m", "lengths": [length], **options})
 
 
 class Retriever(Logits):
@@ -83,9 +77,8 @@ class Guesser(Logits):
 def test_a_perfect_retriever_is_always_right(form: str, length: int) -> None:
     model = Retriever(NEEDLES[form])
     for batch_tokens in (1, 5000):
-        result = passkey_accuracy(
-            model, BYTE, length, trials=12, form=form, batch_tokens=batch_tokens
-        )
+        passkey = stage(Passkey, length, trials=12, form=form)
+        result = passkey.score(model, BYTE, length, "passkey", batch_tokens=batch_tokens)
         assert result.accuracy == 1.0
         assert result.correct.shape == (12,)
 
@@ -104,15 +97,15 @@ def test_a_guesser_is_right_by_chance(length: int) -> None:
 
 def test_a_model_that_reaches_half_back_is_right_on_the_nearer_half() -> None:
     model = Retriever(b"#", reach=100)
-    result = passkey_accuracy(model, BYTE, 200, trials=400, form="symbolic")
+    passkey = stage(Passkey, 200, trials=400, form="symbolic")
+    result = passkey.score(model, BYTE, 200, "passkey")
     # The answer's first token lies 194 − (tokens before the key) after the key's.
-    distances = (1 - result.depths) * 188 + 6
+    distances = (1 - np.array(result.depths)) * 188 + 6
     assert (result.correct == (distances <= 100)).all()
-    by_depth = result.by_depth
-    assert [entry["depth"] for entry in by_depth] == pytest.approx(np.arange(0.05, 1, 0.1))
-    assert sum(entry["trials"] for entry in by_depth) == 400
-    assert [entry["accuracy"] for entry in by_depth[:5]] == [0.0] * 5
-    assert [entry["accuracy"] for entry in by_depth[5:]] == [1.0] * 5
+    tenths = by_depth(result)
+    assert [tenth["depth"] for tenth in tenths] == pytest.approx(np.arange(0.05, 1, 0.1))
+    assert sum(tenth["trials"] for tenth in tenths) == 400
+    assert [tenth["accuracy"] for tenth in tenths] == [0.0] * 5 + [1.0] * 5
 
 
 @pytest.mark.parametrize("merges", [0, 80])
@@ -166,8 +159,7 @@ def test_the_interval_holds_the_share(trials: int) -> None:
 
 
 def test_only_depths_that_occur_are_reported() -> None:
-    result = PasskeyResult(64, np.array([True, False, True]), depths=np.array([0.0, 0.05, 1.0]))
-    assert result.by_depth == [
+    assert by_depth(Answered(64, np.array([True, False, True]), [0.0, 0.05, 1.0])) == [
         {"depth": 0.05, "accuracy": 0.5, "trials": 2},
         {"depth": 0.95, "accuracy": 1.0, "trials": 1},
     ]
@@ -222,20 +214,18 @@ def test_a_perfect_retriever_is_right_in_every_cell(form: str, real: bool) -> No
     text = np.array(BYTE.encode("Call me Ishmael. " * 40)) if real else None
     model = Copier(len("pass key is") if form == "english" else len("#"))
     for length in (350, 512):
-        result = needle_accuracy(
-            model, BYTE, length, depths=3, trials=4, form=form, text=text, batch_tokens=1000
-        )
-        assert result.correct.shape == (3, 4)
-        assert result.by_depth == [1.0] * 3
+        needle = stage(Needle, length, depths=3, trials=4, form=form)
+        result = needle.score(model, BYTE, length, "needle", text, batch_tokens=1000)
+        assert result.correct.shape == (12,)
         assert result.accuracy == 1.0
 
 
 def test_a_model_that_reaches_half_back_is_right_in_the_deeper_half() -> None:
-    result = needle_accuracy(Copier(1, reach=100), BYTE, 206, depths=11, trials=3, form="symbolic")
+    needle = stage(Needle, 206, depths=11, trials=3, form="symbolic")
+    result = needle.score(Copier(1, reach=100), BYTE, 206, "needle")
     # Free tokens: 194; the answer is 6 + 194 · (1 − depth) tokens after the key.
     right = [6 + 194 - round(194 * depth) <= 100 for depth in np.linspace(0, 1, 11)]
-    assert result.by_depth == [float(found) for found in right]
-    drawn = depth_heatmap([result])
+    drawn = needle.heatmap([result])
     assert drawn["y"] == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
     assert drawn["x"] == [206]
     assert drawn["values"] == [[float(found)] for found in right]
@@ -243,9 +233,10 @@ def test_a_model_that_reaches_half_back_is_right_in_the_deeper_half() -> None:
 
 def test_the_error_is_that_of_trials_not_of_prompts() -> None:
     right = np.array([[True, False, True, True], [True, False, False, True]])
-    result = NeedleResult(64, right, depths=(0.0, 1.0))
-    assert result.measured("x").stderr == pytest.approx(stats.sem([1.0, 0.0, 0.5, 1.0]))
-    assert NeedleResult(64, right[:, :1], depths=(0.0, 1.0)).measured("x").stderr is None
+    for trials, error in ((4, pytest.approx(stats.sem([1.0, 0.0, 0.5, 1.0]))), (1, None)):
+        answered = Answered(64, right[:, :trials].ravel(), ())
+        needle = stage(Needle, 64, depths=2, trials=trials)
+        assert needle.measured(answered) == {"stderr": error}
 
 
 def test_a_stage_logs_a_row_a_length_and_leaves_a_heat_map(
@@ -328,27 +319,23 @@ def any_variables(chance: random.Random, count: int) -> Any:
     return guess
 
 
-KEY_VALUE = KeyValueTask(digits=2, keys=5)
-TRACKING = VariableTrackingTask(chains=2, hops=1)
-
-
 @pytest.mark.parametrize("length", [64, 200])
 def test_a_perfect_model_is_always_right(length: int) -> None:
-    for task, answer, size in ((KEY_VALUE, look_up, 2), (TRACKING, follow, 2)):
-        model = Reader(answer, size)
-        result = ruler_accuracy(model, BYTE, task, length, trials=30, batch_tokens=500)
+    ruler = stage(Ruler, length, trials=30, **RULER)
+    for task, answer in (("key-value", look_up), ("variable-tracking", follow)):
+        result = ruler.score(Reader(answer, 2), BYTE, length, task, batch_tokens=500)
         assert result.correct.shape == (30,)
         assert result.accuracy == 1.0
 
 
 def test_a_guesser_scores_what_chance_gives() -> None:
     chance = random.Random(0)
-    cases: list[tuple[RulerTask, Any, float]] = [
-        (KEY_VALUE, any_value(chance), 1 / 5),
-        (TRACKING, any_variables(chance, 2), 1 / 6),
-    ]
-    for task, answer, expected in cases:
-        result = ruler_accuracy(Reader(answer, 2), BYTE, task, 48, trials=1500)
+    ruler = stage(Ruler, 48, trials=1500, **RULER)
+    for task, answer, expected in (
+        ("key-value", any_value(chance), 1 / 5),
+        ("variable-tracking", any_variables(chance, 2), 1 / 6),
+    ):
+        result = ruler.score(Reader(answer, 2), BYTE, 48, task)
         assert result.chance == expected
         assert stats.binomtest(int(result.correct.sum()), 1500, expected).pvalue > 0.001
 
@@ -357,7 +344,8 @@ def test_one_wrong_variable_is_wrong() -> None:
     def first_twice(prompt: str) -> str:
         return 2 * follow(prompt)[:1]
 
-    assert ruler_accuracy(Reader(first_twice, 2), BYTE, TRACKING, 48, trials=20).accuracy == 0
+    ruler = stage(Ruler, 48, trials=20, **RULER)
+    assert ruler.score(Reader(first_twice, 2), BYTE, 48, "variable-tracking").accuracy == 0
 
 
 def test_a_stage_logs_a_metric_for_each_task(parents: dict[str, Path], tmp_path: Path) -> None:

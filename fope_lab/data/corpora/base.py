@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
@@ -94,20 +94,14 @@ def split_text(text: str) -> tuple[str, str]:
     return text[:cut], text[cut:]
 
 
-def split_exactly(text: str) -> tuple[str, str]:
-    """Split a document into (train, validation): the last tenth of its characters."""
-    cut = int(len(text) * (1 - 1 / HELD_OUT))
-    return text[:cut], text[cut:]
-
-
-def split_texts(
-    texts: Iterable[str],
-    split: Split,
-    cut: Callable[[str], tuple[str, str]] = split_text,
-) -> Iterator[str]:
-    """The part of each text that belongs to a split, unless it is empty."""
-    part = ("train", "validation").index(split)
-    return filter(None, (cut(text)[part] for text in texts))
+def split_texts(texts: Iterable[str], split: Split, *, exactly: bool = False) -> Iterator[str]:
+    """The part of each text that belongs to a split, unless it is empty: cut between paragraphs, or
+    `exactly` a tenth of its characters before its end."""
+    for text in texts:
+        cut = int(len(text) * (1 - 1 / HELD_OUT))
+        train, validation = (text[:cut], text[cut:]) if exactly else split_text(text)
+        if part := train if split == "train" else validation:
+            yield part
 
 
 def split_items(items: Iterable[T], split: Split) -> Iterator[T]:

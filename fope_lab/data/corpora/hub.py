@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.annotations import Doc
 from fope_lab.config.named_types import given_options
+from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import Problem, missing
 from fope_lab.data.chat import ASSISTANT, Chat
 from fope_lab.data.corpora.base import (
@@ -26,10 +27,6 @@ from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 
-if TYPE_CHECKING:
-    from datasets import IterableDataset
-
-Count = Annotated[int, Interval(ge=1)]
 LOCAL = ("/", "./", "../", "~")
 
 
@@ -88,12 +85,12 @@ class Dataset(HubOrFolder, Corpus):
         str | None, Doc("The split to hold out; the default holds out a part of `split`.")
     ] = None
     revision: Annotated[str | None, Doc("The commit of the dataset.")] = None
-    limit: Annotated[Count | None, Doc("The largest number of documents to read.")] = None
+    limit: Annotated[PositiveInt | None, Doc("The largest number of documents to read.")] = None
     validation_limit: Annotated[
-        Count | None, Doc("The largest number of documents to hold out.")
+        PositiveInt | None, Doc("The largest number of documents to hold out.")
     ] = None
     min_characters: Annotated[
-        Count | None, Doc("The least characters of a document; shorter ones are skipped.")
+        PositiveInt | None, Doc("The least characters of a document; shorter ones are skipped.")
     ] = None
     file_order: Annotated[
         Literal["listed", "shuffled"],
@@ -150,20 +147,17 @@ class Dataset(HubOrFolder, Corpus):
 
     def _value(self, row: Mapping[str, Any], column: str) -> Any:
         if column not in row:
-            raise DataError(
-                f"{self.dataset} has no column {column!r} (it has: {', '.join(sorted(row))})",
-                (self.name,),
-            )
+            raise self._error(f" has no column {column!r} (it has: {', '.join(sorted(row))})")
         return row[column]
 
     def _text(self, row: Mapping[str, Any], column: str) -> str:
         text = self._value(row, column)
         if not isinstance(text, str):
-            raise DataError(
-                f"{self.dataset}: a row of column {column!r} holds {text!r}, needs text",
-                (self.name,),
-            )
+            raise self._error(f": a row of column {column!r} holds {text!r}, needs text")
         return text
+
+    def _error(self, what: str) -> DataError:
+        return DataError(f"{self.dataset}{what}", (self.name,))
 
     def _rows(self, split: Split) -> Iterator[Mapping[str, Any]]:
         if split == "validation" and self.validation_split is not None:
@@ -175,38 +169,26 @@ class Dataset(HubOrFolder, Corpus):
         import datasets
 
         if not self.is_local and os.path.exists(self.dataset):
-            raise DataError(
-                f"{self.dataset} is a name on the hub, but `datasets` would read the folder "
-                f"{os.path.abspath(self.dataset)}; write ./{self.dataset} or move the folder",
-                (self.name,),
+            raise self._error(
+                " is a name on the hub, but `datasets` would read the folder "
+                f"{os.path.abspath(self.dataset)}; write ./{self.dataset} or move the folder"
             )
         try:
             stream = datasets.load_dataset(
                 self.dataset, self.config, split=split, revision=self.revision, streaming=True
             )
         except (OSError, ValueError, RuntimeError) as error:
-            raise DataError(
-                f"{self.dataset} (config {self.config}, split {split}, revision {self.revision}) "
-                f"can't be loaded: {error}. Without the hub, give a local folder in the same "
-                "format.",
-                (self.name,),
+            raise self._error(
+                f" (config {self.config}, split {split}, revision {self.revision}) can't be loaded:"
+                f" {error}. Without the hub, give a local folder in the same format."
             ) from error
-        yield from FILE_ORDERS[self.file_order](stream)
-
-
-def _shuffled(stream: IterableDataset) -> Iterator[Mapping[str, Any]]:
-    """The rows of whole files in a random order of the files, which depends on their number only:
-    a local folder is the same wherever it is."""
-    files = stream.num_shards
-    order = permutation(("files of a dataset",), files).tolist()
-    return chain.from_iterable(stream.shard(files, index) for index in order)
-
-
-FILE_ORDERS: Mapping[str, Callable[[IterableDataset], Iterable[Mapping[str, Any]]]] = {
-    "listed": lambda stream: stream,
-    "shuffled": _shuffled,
-}
-"""The rows of a streamed split, by `file_order`."""
+        if self.file_order == "listed":
+            yield from stream
+            return
+        # The order depends on the number of files only: a local folder is the same wherever it is.
+        files = stream.num_shards
+        for index in permutation(("files of a dataset",), files).tolist():
+            yield from stream.shard(files, index)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,11 +203,8 @@ class DatasetPairs(Dataset):
     answer_column: Annotated[str, Doc("The column of the answers.")] = "answer"
 
     def _document(self, row: Mapping[str, Any]) -> Pair | str | None:
-        pair = self._columns(row)
+        pair = self._text(row, self.column), self._text(row, self.answer_column)
         return pair if all(pair) else None
-
-    def _columns(self, row: Mapping[str, Any]) -> Pair:
-        return self._text(row, self.column), self._text(row, self.answer_column)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +221,7 @@ class DatasetJoined(DatasetPairs):
     separator: Annotated[str, Doc("The text between a prompt and its answer.")] = "\n"
 
     def _document(self, row: Mapping[str, Any]) -> str:
-        pair = self._columns(row)
+        pair = self._text(row, self.column), self._text(row, self.answer_column)
         return self.separator.join(pair) if any(pair) else ""
 
 
@@ -262,10 +241,9 @@ class DatasetChat(Dataset):
     def _document(self, row: Mapping[str, Any]) -> Chat:
         messages = self._value(row, self.column)
         if not isinstance(messages, list) or not all(map(_is_message, messages)):
-            raise DataError(
-                f"{self.dataset}: a row of column {self.column!r} holds {str(messages)[:200]}, "
-                "needs a list of messages with a role and a content, both text",
-                (self.name,),
+            raise self._error(
+                f": a row of column {self.column!r} holds {str(messages)[:200]}, needs a list of "
+                "messages with a role and a content, both text"
             )
         if not any(one["role"] == ASSISTANT and one["content"] for one in messages):
             return []

@@ -8,7 +8,7 @@ import glob
 import hashlib
 import os
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -20,9 +20,7 @@ from fope_lab.data.corpora.base import (
     Pair,
     Split,
     sha256_of,
-    split_exactly,
     split_items,
-    split_text,
     split_texts,
 )
 from fope_lab.data.problems import DataError
@@ -91,13 +89,6 @@ class PythonDocstrings(PythonSource):
                     yield prompt, summary
 
 
-CUTS: Mapping[str, Callable[[str], tuple[str, str]]] = {
-    "paragraph": split_text,
-    "exact": split_exactly,
-}
-"""The functions from a text to its training and its held-out part, by the option `cut`."""
-
-
 def _no_file(pattern: str, *folders: Path) -> str:
     """Why no file matches a pattern, which starts from one of these folders or is absolute."""
     path = os.path.expanduser(pattern)
@@ -163,7 +154,7 @@ class Files(Corpus):
         return content if self.cut == default else {**content, "cut": self.cut}
 
     def documents(self, split: Split) -> Iterator[str]:
-        return split_texts(map(self._text, self.files), split, CUTS[self.cut])
+        return split_texts(map(self._text, self.files), split, exactly=self.cut == "exact")
 
     def _text(self, path: str) -> str:
         try:

@@ -5,7 +5,6 @@ Generalization in Transformers", arXiv 2410.02140: inputs of random length, each
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -37,6 +36,10 @@ class Strings(NamedTuple):
     answer_lengths: Ids
 
 
+SUBTASKS: dict[str, AlgorithmicSubtask] = {}
+"""The eight tasks, by the names that a sweep file gives them."""
+
+
 class AlgorithmicSubtask(ABC):
     """One of the tasks: how its inputs are drawn, and what the answer is."""
 
@@ -47,6 +50,10 @@ class AlgorithmicSubtask(ABC):
     """The number of symbols that an answer may consist of."""
     separated: ClassVar[bool] = True
     """Whether <sep> stands between input and answer."""
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            SUBTASKS[cls.name] = cls()
 
     @property
     def tokenizer(self) -> str:
@@ -61,9 +68,9 @@ class AlgorithmicSubtask(ABC):
         """The symbols of the longest input; None without a limit."""
         return None
 
-    @abstractmethod
     def answer_length(self, length: int) -> int:
         """The symbols of the longest answer to an input of `length` symbols."""
+        return length
 
     def tokens(self, length: int) -> int:
         """The tokens of the longest string with an input of `length` symbols."""
@@ -117,9 +124,8 @@ class Parity(AlgorithmicSubtask):
         words = random_words(name, first, len(lengths), 1 + longest)
         ones = below(words[:, 0], lengths + 1)
         answers = self.symbols.index("e") + ones[:, None] % 2
-        return Strings(
-            shuffled_bits(words[:, 1:], lengths, ones), lengths, answers, lengths * 0 + 1
-        )
+        bits = shuffled_bits(words[:, 1:], lengths, ones)
+        return Strings(bits, lengths, answers, np.ones_like(lengths))
 
 
 class Addition(AlgorithmicSubtask):
@@ -141,8 +147,9 @@ class Addition(AlgorithmicSubtask):
         words = random_words(name, first, len(lengths), 1 + 2 * longest)
         left = 1 + below(words[:, 0], lengths - 3)
         right = lengths - 2 - left
-        a = _numbers(below(words[:, 1 : 1 + longest], 2), left)
-        b = _numbers(below(words[:, 1 + longest :], 2), right)
+        a, b = below(words[:, 1 : 1 + longest], 2), below(words[:, 1 + longest :], 2)
+        a[:, 0] |= left > 1
+        b[:, 0] |= right > 1
         places = np.broadcast_to(np.arange(longest), a.shape)
         after = left[:, None] + 1
         behind = np.take_along_axis(b, np.clip(places - after, 0, None), axis=1)
@@ -153,17 +160,10 @@ class Addition(AlgorithmicSubtask):
         return Strings(inputs, lengths, answers, answer_lengths)
 
 
-def _numbers(bits: Ids, lengths: Ids) -> Ids:
-    """The bits (count, width) of numbers of these lengths (count,), the highest first."""
-    bits[:, 0] |= lengths > 1
-    return bits
-
-
 def _sum(a: Ids, left: Ids, b: Ids, right: Ids) -> tuple[Ids, Ids]:
     """The bits (count, width) of the sums of two numbers, and how many there are (count,)."""
     width = a.shape[1]
-    low_first = [_reversed(a, left), _reversed(b, right)]
-    total = low_first[0] + low_first[1]
+    total = _reversed(a, left) + _reversed(b, right)
     for place in range(width - 1):
         total[:, place + 1] += total[:, place] >> 1
     total &= 1
@@ -179,22 +179,15 @@ def _reversed(bits: Ids, lengths: Ids) -> Ids:
     return np.take_along_axis(bits, places, axis=1) * within(lengths, width)
 
 
-class _SameSymbols(AlgorithmicSubtask):
-    """A task whose answers are as long as the inputs."""
-
-    def answer_length(self, length: int) -> int:
-        return length
-
-
-class _DifferentSymbols(_SameSymbols):
+class _DifferentSymbols(AlgorithmicSubtask):
     """A task whose inputs are different symbols in random order."""
 
     @property
     def most(self) -> int:
         return len(self.symbols)
 
-    def different(self, name: Name, first: int, lengths: Ids, longest: int) -> Ids:
-        """`longest` different symbols (count, longest) for each length (count,)."""
+    def _different(self, name: Name, first: int, lengths: Ids, longest: int) -> Ids:
+        """(count, longest)"""
         words = random_words(name, first, len(lengths), len(self.symbols))
         return np.argsort(words, axis=1)[:, :longest]
 
@@ -206,7 +199,7 @@ class UniqueCopy(_DifferentSymbols):
     answer_symbols = 150
 
     def strings(self, name: Name, first: int, lengths: Ids, longest: int) -> Strings:
-        inputs = self.different(name, first, lengths, longest)
+        inputs = self._different(name, first, lengths, longest)
         return Strings(inputs, lengths, inputs, lengths)
 
 
@@ -217,12 +210,12 @@ class Sort(_DifferentSymbols):
     answer_symbols = 150
 
     def strings(self, name: Name, first: int, lengths: Ids, longest: int) -> Strings:
-        inputs = self.different(name, first, lengths, longest)
+        inputs = self._different(name, first, lengths, longest)
         ordered = np.sort(np.where(within(lengths, longest), inputs, len(self.symbols)), axis=1)
         return Strings(inputs, lengths, ordered, lengths)
 
 
-class RepeatCopy(_SameSymbols):
+class RepeatCopy(AlgorithmicSubtask):
     """The input again; its symbols are uniformly one of two."""
 
     name = "repeat_copy"
@@ -356,18 +349,4 @@ SUBTASK_DOC = (
     " sum of two binary numbers."
 )
 """What an option of this type means."""
-SUBTASKS: Mapping[str, AlgorithmicSubtask] = {
-    subtask.name: subtask
-    for subtask in (
-        Addition(),
-        BinMajority(),
-        BinMajorityInterleave(),
-        Majority(),
-        Parity(),
-        RepeatCopy(),
-        Sort(),
-        UniqueCopy(),
-    )
-}
-"""The eight tasks, by the names that a sweep file gives them."""
 assert set(SUBTASKS) == set(get_args(Subtask))

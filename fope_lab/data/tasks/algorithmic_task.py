@@ -75,24 +75,15 @@ class AlgorithmicTask(Task):
     def label_ends(self) -> list[int]:
         """A string of each possible length, with the longest answer; its last token is only
         predicted."""
-        definition = self.definition
-        low = definition.least
-        drawn = np.arange(low, self.longest + 1)
-        lengths = definition.possible_lengths(drawn, low, self.longest)
-        return [definition.tokens(int(length)) - 1 for length in lengths]
+        low, longest = self.definition.least, self.longest
+        lengths = self.definition.possible_lengths(np.arange(low, longest + 1), low, longest)
+        return [self.definition.tokens(int(length)) - 1 for length in lengths]
 
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> AlgorithmicRows:
-        return self._rows(tokenizer, length, ("train", seed), None)
+        return AlgorithmicRows(self, tokenizer, length + 1, ("train", seed), None)
 
     def held_out_rows(self, tokenizer: Tokenizer, length: int) -> AlgorithmicRows:
-        return self._rows(tokenizer, length, ("held out",), HELD_OUT)
-
-    def _rows(
-        self, tokenizer: Tokenizer, length: int, name: Name, epoch: int | None
-    ) -> AlgorithmicRows:
-        self.check(tokenizer, length + 1)
-        frame = Frame.of(self.definition, tokenizer)
-        return AlgorithmicRows(self, frame, length + 1, name, epoch)
+        return AlgorithmicRows(self, tokenizer, length + 1, ("held out",), HELD_OUT)
 
 
 class AlgorithmicRows:
@@ -101,21 +92,22 @@ class AlgorithmicRows:
     numbered = False
 
     def __init__(
-        self, task: AlgorithmicTask, frame: Frame, width: int, name: Name, epoch: int | None
+        self, task: AlgorithmicTask, tokenizer: Tokenizer, width: int, name: Name, epoch: int | None
     ) -> None:
+        task.check(tokenizer, width)
         self.epoch = epoch
-        self._task, self._frame, self._width = task, frame, width
+        self._task, self._frame, self._width = task, Frame.of(task.definition, tokenizer), width
         self._name = ("algorithmic", task.subtask, *name)
         self._block = lru_cache(maxsize=2)(self._drawn)  # a batch may span two blocks
 
     def rows(self, first: int, count: int) -> Rows:
         parts = []
         while count > 0:
-            place = first if self.epoch is None else first % self.epoch
-            block, start = divmod(place, BLOCK)
-            size = min(count, BLOCK - start)
+            place, left = first, count
             if self.epoch is not None:
-                size = min(size, self.epoch - place)
+                place, left = first % self.epoch, min(count, self.epoch - first % self.epoch)
+            block, start = divmod(place, BLOCK)
+            size = min(left, BLOCK - start)
             parts.append([array[start : start + size] for array in self._block(block)])
             first, count = first + size, count - size
         ids, labels, sizes = map(np.concatenate, zip(*parts, strict=True))

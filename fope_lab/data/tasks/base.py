@@ -44,8 +44,8 @@ class Task(ABC):
 
     @abstractmethod
     def check(self, tokenizer: Tokenizer, length: int) -> None:
-        """Raise DataError if the tokenizer can't write the task's rows, or if `length` tokens are
-        too few for them."""
+        """Raise DataError if the tokenizer can't write the task's rows, or `length` tokens are too
+        few for them."""
 
     def tokenizer_problem(self, tokenizer: TokenizerRecipe) -> str | None:
         """Why this tokenizer can't write the task's rows; None if it can, or if only a run can

@@ -6,8 +6,7 @@ inserted into it (`Block`), and the assembly of prompts of an exact length (`hid
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,69 +22,56 @@ Name = tuple[str | int, ...]
 """The name of a prompt, which is also the name of its stream of random numbers (seeding.py)."""
 
 
-class Haystack(ABC):
-    """Text in which the blocks of a prompt are hidden."""
-
-    @abstractmethod
-    def parts(self, sizes: Sequence[int], name: Name) -> list[Sequence[int]]:
-        """The text before each block: piece i has `sizes[i]` tokens. `name` is the name of the
-        prompt. Raises DataError if the text is too short."""
+Haystack = Callable[[Sequence[int], Name], list[list[int]]]
+"""Gives the text before each block of the prompt with a name: piece i has as many tokens as the
+i-th size. Raises DataError if the text is too short."""
 
 
-class Filler(Haystack):
+def filler(tokenizer: Tokenizer, sentences: str) -> Haystack:
     """Repeated sentences. As in YaRN's passkey prompt, they start again after each statement."""
+    ids: list[int] = []
 
-    def __init__(self, tokenizer: Tokenizer, sentences: str) -> None:
-        self._tokenizer, self._sentences = tokenizer, sentences
-        self._ids: list[int] = []
+    def parts(sizes: Sequence[int], name: Name) -> list[list[int]]:
+        while len(ids) < max(sizes):
+            repeats = 2 * max(sizes) // len(sentences.split()) + 1
+            ids[:] = tokenizer.encode(" ".join([sentences] * repeats))
+        return [ids[:size] for size in sizes]
 
-    def parts(self, sizes: Sequence[int], name: Name) -> list[Sequence[int]]:
-        return [self._first(size) for size in sizes]
-
-    def _first(self, count: int) -> list[int]:
-        while len(self._ids) < count:
-            repeats = 2 * count // len(self._sentences.split()) + 1
-            self._ids = self._tokenizer.encode(" ".join([self._sentences] * repeats))
-        return self._ids[:count]
+    return parts
 
 
-class HeldOutText(Haystack):
+def held_out_text(tokens: Any) -> Haystack:
     """A stretch of real text from a random place for each prompt; it continues after each block.
 
     `tokens` (n,) may be a memory-mapped file: only the slices that a prompt needs are read.
     """
 
-    def __init__(self, tokens: Any) -> None:
-        self._tokens = tokens
-
-    def parts(self, sizes: Sequence[int], name: Name) -> list[Sequence[int]]:
-        room = len(self._tokens) - sum(sizes)
-        if room < 0:
+    def parts(sizes: Sequence[int], name: Name) -> list[list[int]]:
+        needed = sum(sizes)
+        if needed > len(tokens):
             raise DataError(
-                f"the haystack needs {sum(sizes)} tokens of text, but only {len(self._tokens)} are "
+                f"the haystack needs {needed} tokens of text, but only {len(tokens)} are "
                 "available, and no text is used twice"
             )
         words = random_words(("haystack", *name), 0, 1, 1)
-        start = int(below(words, room + 1)[0, 0])
-        text = np.asarray(self._tokens[start : start + sum(sizes)], np.int64)
-        ends = np.cumsum(sizes)
-        return [text[end - size : end].tolist() for size, end in zip(sizes, ends, strict=True)]
+        start = int(below(words, len(tokens) - needed + 1)[0, 0])
+        return _split(np.asarray(tokens[start : start + needed], np.int64), sizes)
+
+    return parts
 
 
-class Cycle(Haystack):
+def cycle(ids: Ids) -> Haystack:
     """A cycle of tokens with a random phase, so that a token reveals nothing about its position."""
 
-    def __init__(self, ids: Ids) -> None:
-        self._ids = ids
+    def parts(sizes: Sequence[int], name: Name) -> list[list[int]]:
+        phase = below(random_words(("haystack", *name), 0, 1, 1), len(ids))[0, 0]
+        return _split(ids[(phase + np.arange(sum(sizes))) % len(ids)], sizes)
 
-    def parts(self, sizes: Sequence[int], name: Name) -> list[Sequence[int]]:
-        words = random_words(("haystack", *name), 0, 1, 1)
-        phase = int(below(words, len(self._ids))[0, 0])
-        pieces = []
-        for size in sizes:
-            pieces.append(self._ids[(phase + np.arange(size)) % len(self._ids)].tolist())
-            phase += size
-        return pieces
+    return parts
+
+
+def _split(ids: Ids, sizes: Sequence[int]) -> list[list[int]]:
+    return [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])]
 
 
 @dataclass(frozen=True)
@@ -120,16 +106,12 @@ def hide(
     """A prompt of `head` and the blocks, in order, hidden in the haystack. `before` (blocks,) is
     the number of haystack tokens up to each block; it never decreases. The last block ends the
     prompt."""
-    parts = haystack.parts(np.diff(before, prepend=0).tolist(), name)
-    ids = list(head)
-    answers = []
+    parts = haystack(np.diff(before, prepend=0).tolist(), name)
+    ids, answers = list(head), [False] * len(head)
     for part, block in zip(parts, blocks, strict=True):
         ids += [*part, *block.ids]
-        answers.append((len(ids) - block.answer, len(ids)))
-    mask = np.zeros(len(ids), np.bool_)
-    for start, end in answers:
-        mask[start:end] = True
-    return Hidden(np.array(ids, np.int64), mask, before)
+        answers += [False] * (len(ids) - len(answers) - block.answer) + [True] * block.answer
+    return Hidden(np.array(ids, np.int64), np.array(answers), before)
 
 
 def single_ids(tokenizer: Tokenizer, characters: str, what: str) -> Ids:

@@ -14,21 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import unknown_name
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import below, random_words
 from fope_lab.data.tasks.base import PromptRows, Task
-from fope_lab.data.tasks.haystack import (
-    Block,
-    Filler,
-    HeldOutText,
-    Ids,
-    Name,
-    hide,
-    single_ids,
-)
+from fope_lab.data.tasks.haystack import Block, Ids, Name, filler, held_out_text, hide, single_ids
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, as_tokenizer
 
+Words = NDArray[np.uint64]
+Marked = tuple[Ids, NDArray[np.bool_]]
+"""Token ids and a mask of the answers among them."""
 WORDS = 13
 """The random words of a symbolic prompt beside one for each question."""
 
@@ -74,14 +70,10 @@ class PromptForm(ABC):
     @abstractmethod
     def training_rows(
         self, length: int, seed: int, first: int, count: int, queries: int | None
-    ) -> tuple[Ids, NDArray[np.bool_]]:
+    ) -> Marked:
         """Rows `first` … `first + count − 1` of a seed's training sequences: ids (count, length)
         and a mask (count, length) of the answers. A row depends only on the length, the seed and
         its number."""
-
-    def _keys(self, words: NDArray[np.uint64]) -> Ids:
-        low = 10 ** (self.digits - 1)
-        return low + below(words, 9 * low)
 
 
 class SymbolicForm(PromptForm):
@@ -109,12 +101,13 @@ class SymbolicForm(PromptForm):
         words = random_words(("passkey trial", length, trial), 0, 1, WORDS + 1)
         rows, _, starts = self._rows(length, words, 1, depth)
         room = length - 2 * self._block
-        actual_depth = float(starts[0, 0] / room) if room else 0.0
-        return Trial(rows[0], rows[0, length - self.digits :], actual_depth)
+        return Trial(
+            rows[0], rows[0, length - self.digits :], float(starts[0, 0] / room) if room else 0.0
+        )
 
     def training_rows(
         self, length: int, seed: int, first: int, count: int, queries: int | None
-    ) -> tuple[Ids, NDArray[np.bool_]]:
+    ) -> Marked:
         fitting = length // self._block - 1
         most = min(queries or fitting, fitting)
         words = random_words(("passkey training", length, seed), first, count, WORDS + most)
@@ -122,7 +115,7 @@ class SymbolicForm(PromptForm):
         return rows, answers
 
     def _rows(
-        self, length: int, words: NDArray[np.uint64], queries: int, depth: float | None = None
+        self, length: int, words: Words, queries: int, depth: float | None = None
     ) -> tuple[Ids, NDArray[np.bool_], Ids]:
         """Ids and mask (rows, length) of up to `queries` questions, and the blocks' starts."""
         if length < 2 * self._block:
@@ -154,7 +147,7 @@ class SymbolicForm(PromptForm):
         np.put_along_axis(answers, places[:, :block], False, axis=1)  # the key's statement
         return rows, answers, starts
 
-    def _distinct_digits(self, words: NDArray[np.uint64]) -> Ids:
+    def _distinct_digits(self, words: Words) -> Ids:
         """Keys (rows, digits) from words (rows, 11), uniform among those of different digits."""
         first = 1 + below(words[:, :1], 9)
         order = words[:, 1:].copy()
@@ -178,7 +171,7 @@ class EnglishForm(PromptForm):
 
     def __init__(self, tokenizer: Tokenizer, digits: int, text: Any | None) -> None:
         super().__init__(tokenizer, digits, text)
-        self._around = Filler(tokenizer, self.sentences) if text is None else HeldOutText(text)
+        self._around = filler(tokenizer, self.sentences) if text is None else held_out_text(text)
         self._task_ids = [*tokenizer.prefix_ids, *tokenizer.encode(self.task)]
         self._question_ids = tokenizer.encode(self.question)
 
@@ -188,16 +181,15 @@ class EnglishForm(PromptForm):
 
     def training_rows(
         self, length: int, seed: int, first: int, count: int, queries: int | None
-    ) -> tuple[Ids, NDArray[np.bool_]]:
+    ) -> Marked:
         words = random_words(("passkey training", length, seed), first, count, 2)
         prompts = [self._prompt(length, row, (length, seed), None) for row in words]
         answers = [np.arange(length) >= length - len(prompt.answer_ids) for prompt in prompts]
         return np.stack([prompt.input_ids for prompt in prompts]), np.stack(answers)
 
-    def _prompt(
-        self, length: int, words: NDArray[np.uint64], name: Name, depth: float | None
-    ) -> Trial:
-        key = int(self._keys(words[0]))
+    def _prompt(self, length: int, words: Words, name: Name, depth: float | None) -> Trial:
+        lowest = 10 ** (self.digits - 1)
+        key = lowest + int(below(words[0], 9 * lowest))
         statement = self.tokenizer.encode(self.statement.format(key=key))
         question_with_key = self.tokenizer.encode(f"{self.question} {key}")
         question = self._question_ids
@@ -247,7 +239,7 @@ class PasskeyTask(Task):
     ] = "symbolic"
     digits: Annotated[int, Interval(ge=1, le=9), Doc("The number of digits of a key.")] = 5
     queries: Annotated[
-        Annotated[int, Interval(ge=1)] | None,
+        PositiveInt | None,
         Doc("The number of keys that a sequence asks for; the default is as many as fit."),
     ] = None
 

@@ -18,14 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from itertools import combinations, cycle, islice
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import Problem, unknown_name
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, EpochOrder, Rows
@@ -56,12 +56,14 @@ def generate(
     k: int = NEAR,
     seed: int = 0,
 ) -> Ids:
-    """Sequences of a subtask with uniformly random beginnings: (count, length), int64. A sequence
-    depends only on the seed and its number, and has the same beginning in all subtasks. For splits
-    see SequenceSet. Raises DataError for an unknown subtask and for sizes out of range."""
+    """Sequences of a subtask with uniformly random beginnings: (count, length), int64.
+
+    A sequence depends only on the seed and its number, and has the same beginning in all subtasks.
+    For splits see SequenceSet. Raises DataError for an unknown subtask and for sizes out of range.
+    """
     if count < 1:
         raise DataError(f"found {count} sequences, needs at least 1")
-    check_sizes(modulus, j, k)
+    _check_sizes(modulus, j, k)
     words = random_words(("posgen", modulus, j + k, seed), 0, count, j + k)
     return continued(task, below(words, modulus), length, modulus=modulus, j=j, k=k)
 
@@ -92,25 +94,10 @@ addition to the last k."""
 assert set(RULES) == set(get_args(Subtask))
 
 
-def check_sizes(modulus: int, j: int, k: int) -> None:
-    """Raise DataError, which names the field, if modulus, j or k is too small."""
+def _check_sizes(modulus: int, j: int, k: int) -> None:
     for name, value, least in (("modulus", modulus, 2), ("j", j, 1), ("k", k, 1)):
         if value < least:
             raise DataError(Problem((name,), f"found {value}, needs at least {least}"))
-
-
-def count_beginnings(modulus: int, j: int, k: int) -> int:
-    """How many different beginnings sequences can have: modulus^(j + k). Raises DataError as
-    `check_sizes` does, and if there are too many for a split."""
-    check_sizes(modulus, j, k)
-    # Checked before computing the power, which would take forever with a huge exponent.
-    if (j + k) * math.log2(modulus) > math.log2(MOST_BEGINNINGS):
-        message = (
-            f"found {modulus}, which has {modulus}^{j + k} beginnings of j + k tokens, "
-            f"needs at most {MOST_BEGINNINGS:,} of them"
-        )
-        raise DataError(Problem(("modulus",), message))
-    return int(modulus ** (j + k))
 
 
 Split = Literal["train", "validation", "test"]
@@ -120,7 +107,29 @@ ROUNDS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class SequenceSet:
+class PosGenOptions:
+    """Which sequences there are, as options of a sweep file."""
+
+    subtask: Annotated[Subtask, Doc(SUBTASKS)]
+    modulus: Annotated[int, Interval(ge=2), Doc("The number of different tokens.")] = MODULUS
+    j: Annotated[PositiveInt, Doc("The distance of the far tokens that a token depends on.")] = FAR
+    k: Annotated[PositiveInt, Doc("The number of near tokens that a token depends on.")] = NEAR
+    official_leaky: Annotated[
+        bool,
+        Doc(
+            "Whether sequences begin as in the released code, in which held-out sequences begin"
+            " like training sequences."
+        ),
+    ] = False
+
+    @property
+    def sequence_set(self) -> SequenceSet:
+        names = (field.name for field in fields(PosGenOptions))
+        return SequenceSet(**{name: getattr(self, name) for name in names})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceSet(PosGenOptions):
     """The sequences of a subtask in three splits.
 
     With `official_leaky` they begin as in the released code: with all choices of j + k different
@@ -128,27 +137,24 @@ class SequenceSet:
     and validation take the first of them, test those after the validation's. All beginnings of
     validation and test are therefore also in training, if it is large enough.
 
-    Raises DataError, which names the field, if modulus, j or k allow no such task.
+    Raises DataError, which names the field, if modulus, j or k allow no such task, or too many
+    beginnings for a split.
     """
 
-    subtask: Subtask
-    modulus: int = MODULUS
-    j: int = FAR
-    k: int = NEAR
-    official_leaky: bool = False
-
     def __post_init__(self) -> None:
-        count_beginnings(self.modulus, self.j, self.k)
+        _check_sizes(self.modulus, self.j, self.k)
+        # Checked before computing the power, which would take forever with a huge exponent.
+        if self.given * math.log2(self.modulus) > math.log2(MOST_BEGINNINGS):
+            message = (
+                f"found {self.modulus}, which has {self.modulus}^{self.given} beginnings of j + k "
+                f"tokens, needs at most {MOST_BEGINNINGS:,} of them"
+            )
+            raise DataError(Problem(("modulus",), message))
         if self.official_leaky and self.modulus < self.given:
             message = (
                 f"needs j + k = {self.given} different tokens, but modulus {self.modulus} has fewer"
             )
             raise DataError(Problem(("official_leaky",), message))
-
-    @classmethod
-    def of(cls, options: Any) -> Self:
-        """The set that an object describes by attributes of the same names."""
-        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
 
     @property
     def given(self) -> int:
@@ -170,8 +176,10 @@ class SequenceSet:
         return count if self.official_leaky else min(count, _size(split, everything))
 
     def beginnings(self, split: Split, count: int) -> Ids:
-        """The first j + k tokens of sequences 0 … count − 1 of a split: (count, j + k). Raises
-        DataError if the split has fewer sequences."""
+        """The first j + k tokens of sequences 0 … count − 1 of a split: (count, j + k).
+
+        Raises DataError if the split has fewer sequences.
+        """
         if lacking := self.lacking(split, count):
             raise DataError(lacking)
         if self.official_leaky:
@@ -223,7 +231,7 @@ VALIDATED = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class PosGenTask(Task):
+class PosGenTask(PosGenOptions, Task):
     """Sequences of a subtask of PosGen: `examples` of them, the same for every seed.
 
     Their tokens are the ids 0 … `modulus` − 1, whatever these stand for in the tokenizer; the model
@@ -235,30 +243,11 @@ class PosGenTask(Task):
     task: ClassVar[str] = "posgen"
     has_held_out: ClassVar[bool] = True
 
-    subtask: Annotated[Subtask, Doc(SUBTASKS)]
-    examples: Annotated[int, Interval(ge=1), Doc("The number of training sequences.")] = 10_000
-    modulus: Annotated[int, Interval(ge=2), Doc("The number of different tokens.")] = MODULUS
-    j: Annotated[
-        int, Interval(ge=1), Doc("The distance of the far tokens that a token depends on.")
-    ] = FAR
-    k: Annotated[int, Interval(ge=1), Doc("The number of near tokens that a token depends on.")] = (
-        NEAR
-    )
-    official_leaky: Annotated[
-        bool,
-        Doc(
-            "Whether sequences begin as in the released code, in which held-out sequences begin"
-            " like training sequences."
-        ),
-    ] = False
+    examples: Annotated[PositiveInt, Doc("The number of training sequences.")] = 10_000
 
     def __post_init__(self) -> None:
         if lacking := self.sequence_set.lacking("train", self.examples):
             raise DataError(Problem(("examples",), lacking))
-
-    @cached_property
-    def sequence_set(self) -> SequenceSet:
-        return SequenceSet.of(self)
 
     def check(self, tokenizer: Tokenizer, length: int) -> None:
         if self.modulus > tokenizer.vocabulary_size:

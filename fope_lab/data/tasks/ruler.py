@@ -12,30 +12,30 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import below, random_words
 from fope_lab.data.tasks.haystack import (
     Block,
-    Cycle,
-    Filler,
     Haystack,
-    HeldOutText,
     Hidden,
-    Ids,
     Name,
+    cycle,
+    filler,
+    held_out_text,
     hide,
     room_for,
     single_ids,
 )
-from fope_lab.data.tasks.passkey import EnglishForm, Trial
+from fope_lab.data.tasks.passkey import EnglishForm, Marked, Trial, Words
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
-Words = NDArray[np.uint64]
+if TYPE_CHECKING:
+    from fope_lab.data.tasks.ruler_tasks import KeyValueTask
+
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 DIGITS = "0123456789"
 CYCLE = "abcdefgh"
@@ -53,15 +53,13 @@ class Content:
 
 
 class RulerPrompts(ABC):
-    """Builds the prompts of a task in one form for one tokenizer."""
+    """Builds the prompts of a task in one form for one tokenizer; `of` has the task's options."""
 
-    task: ClassVar[str]
-    form: ClassVar[str]
     head: Sequence[int] = ()
     """The tokens before the haystack."""
 
-    def __init__(self, tokenizer: Tokenizer, haystack: Haystack) -> None:
-        self.tokenizer, self.haystack = tokenizer, haystack
+    def __init__(self, tokenizer: Tokenizer, haystack: Haystack, of: Any) -> None:
+        self.tokenizer, self.haystack, self.of = tokenizer, haystack, of
 
     @property
     @abstractmethod
@@ -95,7 +93,7 @@ class RulerPrompts(ABC):
     def trial(self, length: int, trial: int) -> Trial:
         """Prompt number `trial` of exactly `length` tokens; its depth is that of the statement that
         the answer begins with. Raises DataError if the prompt is longer than `length`."""
-        name: Name = (f"{self.task} trial", length, trial)
+        name: Name = (f"{self.of.task} trial", length, trial)
         [words] = random_words(name, 0, 1, self.statements + self.words(1))
         content, hidden, room = self._hidden(length, words, 1, name)
         answer = hidden.ids[length - content.questions[-1].answer :]
@@ -104,10 +102,10 @@ class RulerPrompts(ABC):
 
     def training_rows(
         self, length: int, seed: int, first: int, count: int, questions: int | None
-    ) -> tuple[Ids, NDArray[np.bool_]]:
+    ) -> Marked:
         """As PromptForm.training_rows. A row asks 1 to `questions` questions, or as many as fit if
         that is None; the last one ends it."""
-        name: Name = (f"{self.task} training", length, seed)
+        name: Name = (f"{self.of.task} training", length, seed)
         most = self._fitting(length)
         most = min(questions or most, most)
         drawn = random_words(name, first, count, 1 + self.statements + most + self.words(most))
@@ -135,17 +133,15 @@ class RulerPrompts(ABC):
 
     @property
     def _what(self) -> str:
-        return f"a {self.task} prompt with {self.statements} statements"
+        return f"a {self.of.task} prompt with {self.statements} statements"
 
 
 class EnglishPrompts(RulerPrompts):
     """Prompts in English, hidden in the passkey's filler if there is no other haystack."""
 
-    form = "english"
-
-    def __init__(self, tokenizer: Tokenizer, text: Any | None, *options: int) -> None:
-        filler = Filler(tokenizer, EnglishForm.sentences)
-        super().__init__(tokenizer, filler if text is None else HeldOutText(text), *options)
+    def __init__(self, tokenizer: Tokenizer, text: Any | None, of: Any) -> None:
+        haystack = filler(tokenizer, EnglishForm.sentences) if text is None else held_out_text(text)
+        super().__init__(tokenizer, haystack, of)
         self.head = [*tokenizer.prefix_ids, *tokenizer.encode(self.introduction())]
 
     @abstractmethod
@@ -167,13 +163,11 @@ class SymbolicPrompts(RulerPrompts):
     Raises DataError if a character is not a single token of its own.
     """
 
-    form = "symbolic"
-
-    def __init__(self, tokenizer: Tokenizer, text: Any | None, *options: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, text: Any | None, of: Any) -> None:
         ids = single_ids(tokenizer, CYCLE + MARKER + DIGITS + LETTERS, "the symbolic form")
         self._ids = dict(zip(CYCLE + MARKER + DIGITS + LETTERS, ids.tolist(), strict=True))
-        cycle = Cycle(ids[: len(CYCLE)])
-        super().__init__(tokenizer, cycle if text is None else HeldOutText(text), *options)
+        haystack = cycle(ids[: len(CYCLE)]) if text is None else held_out_text(text)
+        super().__init__(tokenizer, haystack, of)
 
     def spelt(self, text: str) -> list[int]:
         return [self._ids[character] for character in text]
@@ -209,36 +203,30 @@ NOUNS = (
 class KeyValuePrompts(RulerPrompts):
     """The part that both forms of key-value retrieval share."""
 
-    task = "key-value"
+    of: KeyValueTask
     names: ClassVar[int]
     """The number of different keys in the form."""
 
-    def __init__(
-        self, tokenizer: Tokenizer, haystack: Haystack, keys: int, queries: int, digits: int
-    ) -> None:
-        super().__init__(tokenizer, haystack)
-        self.keys, self.queries, self.digits = keys, queries, digits
-        self._lowest = 10 ** (digits - 1)
-
     @property
     def statements(self) -> int:
-        return self.keys
+        return self.of.keys
 
     @property
     def chance(self) -> float:
         """The accuracy of naming random values of the prompt: 1/keys for one query."""
-        return 1 / math.perm(self.keys, self.queries)
+        return 1 / math.perm(self.of.keys, self.of.queries)
 
     def words(self, questions: int) -> int:
-        return 4 * self.keys + 2 * self.queries * questions
+        return 4 * self.of.keys + 2 * self.of.queries * questions
 
     def content(self, words: Words, questions: int) -> Content:
         """Distinct keys, and distinct values of `digits` digits without a leading 0."""
-        keys = distinct(words[: 2 * self.keys], self.names)
-        values = distinct(words[2 * self.keys : 4 * self.keys], 9 * self._lowest)
-        pairs = [(key, str(self._lowest + value)) for key, value in zip(keys, values, strict=True)]
-        rest = words[4 * self.keys :][: 2 * self.queries * questions]
-        queried = [distinct(part, self.keys) for part in np.split(rest, questions)]
+        count, queries, lowest = self.of.keys, self.of.queries, 10 ** (self.of.digits - 1)
+        keys = distinct(words[: 2 * count], self.names)
+        values = distinct(words[2 * count : 4 * count], 9 * lowest)
+        pairs = [(key, str(lowest + value)) for key, value in zip(keys, values, strict=True)]
+        rest = words[4 * count :][: 2 * queries * questions]
+        queried = [distinct(part, count) for part in np.split(rest, questions)]
         return Content(
             [Block(self.statement(key, value)) for key, value in pairs],
             [self.question([pairs[i] for i in indices]) for indices in queried],
@@ -275,24 +263,24 @@ class EnglishKeyValue(EnglishPrompts, KeyValuePrompts):
     """The questions for one query and for several."""
 
     def introduction(self) -> str:
-        return self.tasks[self.queries > 1]
+        return self.tasks[self.of.queries > 1]
 
     def statement(self, key: int, value: str) -> Sequence[int]:
         return self.tokenizer.encode(self.needle.format(key=self._name(key), value=value))
 
     def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
         query = listed([self._name(key) for key, _ in pairs])
-        question = self.questions[self.queries > 1].format(query=query)
+        question = self.questions[self.of.queries > 1].format(query=query)
         return self.answered(question, f" {listed([value for _, value in pairs])}")
 
     def longest(self) -> Content:
-        value = "1" * self.digits
+        value = "1" * self.of.digits
         statements = [self.statement(key, value) for key in range(self.names)]
         sizes = np.array([len(statement) for statement in statements])
-        keys = np.argsort(-sizes, kind="stable")[: self.keys].tolist()
+        keys = np.argsort(-sizes, kind="stable")[: self.of.keys].tolist()
         return Content(
             [Block(statements[key]) for key in keys],
-            [self.question([(key, value) for key in keys[: self.queries]])],
+            [self.question([(key, value) for key in keys[: self.of.queries]])],
             0,
         )
 
@@ -318,8 +306,3 @@ class SymbolicKeyValue(SymbolicPrompts, KeyValuePrompts):
 def listed(items: Sequence[str]) -> str:
     """As RULER lists the keys of a question: "a", "a, and b", "a, b, and c"."""
     return ", and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
-
-
-KEY_VALUE_FORMS: dict[str, type[EnglishKeyValue] | type[SymbolicKeyValue]] = {
-    form.form: form for form in (EnglishKeyValue, SymbolicKeyValue)
-}

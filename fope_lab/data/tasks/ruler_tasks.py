@@ -7,29 +7,30 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import below
 from fope_lab.data.tasks.base import PromptRows, Task
-from fope_lab.data.tasks.haystack import Block, Haystack
-from fope_lab.data.tasks.passkey import EnglishForm
+from fope_lab.data.tasks.haystack import Block
+from fope_lab.data.tasks.passkey import EnglishForm, Words
 from fope_lab.data.tasks.ruler import (
     DIGITS,
-    KEY_VALUE_FORMS,
     LETTERS,
     MARKER,
     Content,
+    EnglishKeyValue,
     EnglishPrompts,
     RulerPrompts,
+    SymbolicKeyValue,
     SymbolicPrompts,
-    Words,
     distinct,
 )
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
@@ -40,50 +41,46 @@ EXAMPLE_HOPS = 10
 class TrackingPrompts(RulerPrompts):
     """The part that both forms of variable tracking share."""
 
-    task = "variable-tracking"
+    of: VariableTrackingTask
     names: ClassVar[int]
     """The number of different variables in the form."""
     values: ClassVar[int]
     """The number of different values in the form."""
 
-    def __init__(self, tokenizer: Tokenizer, haystack: Haystack, chains: int, hops: int) -> None:
-        super().__init__(tokenizer, haystack)
-        self.chains, self.hops = chains, hops
-
     @property
     def statements(self) -> int:
-        return self.chains * (self.hops + 1)
+        return self.of.chains * (self.of.hops + 1)
 
     @property
     def chance(self) -> float:
         """The accuracy of naming hops + 1 random variables in the order of the text."""
-        return 1 / math.comb(self.statements, self.hops + 1)
+        return 1 / math.comb(self.statements, self.of.hops + 1)
 
     def words(self, questions: int) -> int:
-        return 3 * self.statements + 2 * self.chains + questions
+        return 3 * self.statements + 2 * self.of.chains + questions
 
     def content(self, words: Words, questions: int) -> Content:
         """Distinct variables and values, with the chains mixed uniformly."""
-        size = self.hops + 1
-        ends = np.cumsum([2 * self.statements, self.statements, 2 * self.chains])
+        chains, size = self.of.chains, self.of.hops + 1
+        ends = np.cumsum([2 * self.statements, self.statements, 2 * chains])
         for_names, for_order, for_values, rest = np.split(words, ends)
-        names = np.array(distinct(for_names, self.names)).reshape(self.chains, size)
+        names = np.array(distinct(for_names, self.names)).reshape(chains, size)
         values = distinct(for_values, self.values)
-        order = np.argsort(for_order, kind="stable") % self.chains  # the chain of each statement
-        reached = np.zeros(self.chains, np.int64)
-        statements, places = [], np.zeros(self.chains, np.int64)
-        for place, chain in enumerate(order):
-            step = int(reached[chain])
+        order = np.argsort(for_order, kind="stable") % chains  # the chain of each statement
+        reached = [0] * chains
+        statements, places = [], [0] * chains
+        for place, chain in enumerate(order.tolist()):
+            step, of_chain = reached[chain], names[chain].tolist()
             if step:
-                given = self.hop(int(names[chain, step - 1]), int(names[chain, step]))
+                given = self.hop(of_chain[step - 1], of_chain[step])
             else:
-                given = self.start(values[chain], int(names[chain, 0]))
+                given = self.start(values[chain], of_chain[0])
                 places[chain] = place
             statements.append(Block(given))
             reached[chain] += 1
-        queried = below(rest[:questions], self.chains)
+        queried = below(rest[:questions], chains)
         blocks = [self.question(values[chain], names[chain].tolist()) for chain in queried]
-        return Content(statements, blocks, int(places[queried[-1]]))
+        return Content(statements, blocks, places[queried[-1]])
 
     @abstractmethod
     def start(self, value: int, variable: int) -> Sequence[int]:
@@ -125,16 +122,16 @@ class EnglishTracking(EnglishPrompts, TrackingPrompts):
 
     def question(self, value: int, variables: Sequence[int]) -> Block:
         names = [spell(variable, 5) for variable in variables]
-        return self.answered(self._asking(10_000 + value, len(names)), _answer(names))
+        return self.answered(self._asking(10_000 + value, len(names)), f" {' '.join(names)}")
 
     def _example(self) -> str:
         """A solved prompt, the same for all trials."""
-        count = min(self.hops, EXAMPLE_HOPS) + 1
+        count = min(self.of.hops, EXAMPLE_HOPS) + 1
         names = [spell(4321 * (i + 1) % len(LETTERS) ** 3, 3) for i in range(count)]
         sources = ["12345", *(f"VAR {name}" for name in names)]
         lines = [f"VAR {name} = {given}" for name, given in zip(names, sources, strict=False)]
         context = "\n".join(f"{EnglishForm.sentences}\n{line}" for line in lines)
-        return f"{self.task_line}{context}{self._asking(12_345, count)}{_answer(names)}\n\n"
+        return f"{self.task_line}{context}{self._asking(12_345, count)} {' '.join(names)}\n\n"
 
     def _asking(self, value: int, count: int) -> str:
         return self.asking.format(query=value, num_v=count)
@@ -166,26 +163,20 @@ def spell(number: int, letters: int) -> str:
     return name
 
 
-def _answer(names: Sequence[str]) -> str:
-    return f" {' '.join(names)}"
-
-
-TRACKING_FORMS: dict[str, type[EnglishTracking] | type[SymbolicTracking]] = {
-    form.form: form for form in (EnglishTracking, SymbolicTracking)
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class RulerTask(Task):
     """What both tasks share. A symbolic row to train on asks between 1 and `questions` times
     (default: as often as fits), the last time at its end; only the answers have a loss."""
+
+    forms: ClassVar[Mapping[str, Any]]
+    """What builds the prompts in each form."""
 
     form: Annotated[
         Literal["english", "symbolic"],
         Doc("How a prompt is written: in English, or in tokens without a language."),
     ] = "symbolic"
     questions: Annotated[
-        Annotated[int, Interval(ge=1)] | None,
+        PositiveInt | None,
         Doc("The number of questions of a sequence; the default is as many as fit."),
     ] = None
 
@@ -193,10 +184,10 @@ class RulerTask(Task):
         if self.form == "english" and self.questions is not None:
             raise DataError("questions is for the symbolic form; English prompts ask once")
 
-    @abstractmethod
-    def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> RulerPrompts:
+    def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> Any:
         """What builds the prompts; `text` (n,) are token ids to hide the statements in, in English
         only. Raises DataError."""
+        return self.forms[self.form](tokenizer, text, self)
 
     def check(self, tokenizer: Tokenizer, length: int) -> None:
         self.prompts(tokenizer).check(length)
@@ -213,24 +204,21 @@ class KeyValueTask(RulerTask):
     """`keys` keys with a value of `digits` digits each, of which `queries` are asked for."""
 
     task: ClassVar[str] = "key-value"
+    forms: ClassVar = {"english": EnglishKeyValue, "symbolic": SymbolicKeyValue}
 
-    keys: Annotated[int, Interval(ge=1), Doc("The number of keys that a sequence holds.")] = 4
-    queries: Annotated[int, Interval(ge=1), Doc("The number of keys that a question asks for.")] = 1
+    keys: Annotated[PositiveInt, Doc("The number of keys that a sequence holds.")] = 4
+    queries: Annotated[PositiveInt, Doc("The number of keys that a question asks for.")] = 1
     digits: Annotated[int, Interval(ge=1, le=9), Doc("The number of digits of a value.")] = 7
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = KEY_VALUE_FORMS[self.form].names
+        names = self.forms[self.form].names
         if self.keys > names:
             raise _wrong("keys", self.keys, f"at most {names} in the {self.form} form")
         if self.keys > 9 * 10 ** (self.digits - 1):
             raise _wrong("keys", self.keys, f"no more than values of {self.digits} digits")
         if self.queries > self.keys:
             raise _wrong("queries", self.queries, f"at most {self.keys}, the number of keys")
-
-    def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> RulerPrompts:
-        options = (self.keys, self.queries, self.digits)
-        return KEY_VALUE_FORMS[self.form](tokenizer, text, *options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,22 +227,20 @@ class VariableTrackingTask(RulerTask):
     for."""
 
     task: ClassVar[str] = "variable-tracking"
+    forms: ClassVar = {"english": EnglishTracking, "symbolic": SymbolicTracking}
 
-    chains: Annotated[int, Interval(ge=1), Doc("The number of chains of variables.")] = 1
-    hops: Annotated[int, Interval(ge=1), Doc("The number of assignments of a chain.")] = 4
+    chains: Annotated[PositiveInt, Doc("The number of chains of variables.")] = 1
+    hops: Annotated[PositiveInt, Doc("The number of assignments of a chain.")] = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        form = TRACKING_FORMS[self.form]
+        form = self.forms[self.form]
         if self.chains > form.values:
             raise _wrong("chains", self.chains, f"at most {form.values} in the {self.form} form")
         if self.chains * (self.hops + 1) > form.names:
             limit = form.names // self.chains - 1
             message = f"at most {limit}: the {self.form} form has {form.names} variables"
             raise _wrong("hops", self.hops, message)
-
-    def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> RulerPrompts:
-        return TRACKING_FORMS[self.form](tokenizer, text, self.chains, self.hops)
 
 
 def _wrong(field: str, found: int, needs: str) -> DataError:

@@ -151,18 +151,18 @@ class Characters(TrainedTokenizer):
         named = in_few_words(self.corpus.canonical())
         if not found:
             raise DataError(f"the corpus ({named}) has no character")
-        tokens = [*SPECIAL_TOKENS, UNKNOWN, *sorted(found)]
+        special = [*SPECIAL_TOKENS, UNKNOWN]
+        tokens = [*special, *sorted(found)]
         if len(tokens) > self.vocabulary:
             message = (
                 f"found {self.vocabulary}, but the corpus ({named}) has {len(found)} characters"
             )
-            special = len(tokens) - len(found)
-            needs = f"at least {len(tokens)}, of which {special} are special tokens"
+            needs = f"at least {len(tokens)}, of which {len(special)} are special tokens"
             raise DataError(Problem(("vocabulary",), message, needs))
         ids = {token: number for number, token in enumerate(tokens)}
         # Without merges each character of a text is a token of its own.
         tokenizer = Tokenizer(models.BPE(vocab=ids, merges=[], unk_token=UNKNOWN))
-        tokenizer.add_special_tokens([*SPECIAL_TOKENS, UNKNOWN])
+        tokenizer.add_special_tokens(special)
         tokenizer.decoder = decoders.Fuse()
         tokenizer.save(str(path))
 
@@ -199,8 +199,7 @@ def tokenizer_json_schema() -> dict[str, Any]:
         "type": "string",
         "description": "The tokenizer: byte, symbols:TASK, gpt-neox, a name on the hub, or a path.",
     }
-    trained = TRAINED_TOKENIZERS.json_schema()
-    return {"anyOf": [named, *trained["anyOf"]]}
+    return {"anyOf": [named, *TRAINED_TOKENIZERS.json_schema()["anyOf"]]}
 
 
 def known_vocabulary(tokenizer: TokenizerRecipe) -> int | None:
@@ -212,9 +211,5 @@ def known_vocabulary(tokenizer: TokenizerRecipe) -> int | None:
 
 def may_write_chats(tokenizer: TokenizerRecipe) -> bool:
     """Whether it has a chat template, as far as can be told without loading it."""
-    if isinstance(tokenizer, TrainedTokenizer) or tokenizer in VOCABULARIES:
-        return False
-    try:
-        return has_chat_template(tokenizer)
-    except DataError:
-        return True  # it is not there, which is another problem
+    named = isinstance(tokenizer, str) and tokenizer not in VOCABULARIES
+    return named and has_chat_template(str(tokenizer))

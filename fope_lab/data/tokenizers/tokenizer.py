@@ -271,9 +271,12 @@ def tokenizer_identity(name: str) -> dict[str, Any]:
 
 
 def has_chat_template(name: str) -> bool:
-    """Whether a tokenizer has a chat template; on the hub, assume that it has. Raises DataError if
-    a path does not exist."""
-    path = _local_path(name)
+    """Whether a tokenizer has a chat template; on the hub, or if it is not there, which is another
+    problem, assume that it has."""
+    try:
+        path = _local_path(name)
+    except DataError:
+        return True
     if path is None or not path.is_dir():
         return path is None
     try:
@@ -284,13 +287,11 @@ def has_chat_template(name: str) -> bool:
 
 
 def load_for_stage(name: Any, parents: Mapping[str, Path]) -> Tokenizer:
-    """The tokenizer of a stage: that of its parent "tokenizer", or else the one it names.
-
-    Raises DataError as `load_tokenizer` does.
-    """
-    if "tokenizer" in parents:
-        return load_tokenizer(str(parents[TOKENIZER] / TOKENIZER_FILE))
-    return load_tokenizer(name)
+    """The tokenizer of a stage: its parent's "tokenizer", or else the one it names. Raises
+    DataError."""
+    return load_tokenizer(
+        str(parents[TOKENIZER] / TOKENIZER_FILE) if TOKENIZER in parents else name
+    )
 
 
 def load_tokenizer(name: str) -> Tokenizer:

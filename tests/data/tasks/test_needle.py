@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.data.problems import DataError
-from fope_lab.data.tasks.haystack import HeldOutText
+from fope_lab.data.tasks.haystack import held_out_text
 from fope_lab.data.tasks.passkey import PromptForm, build_trial, needle_depths, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
@@ -100,15 +100,15 @@ def test_a_trials_stretch_of_text_is_the_same_at_all_depths_and_not_the_next_one
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=5), st.integers(0, 100))
 def test_held_out_text_is_read_on_over_its_statements(sizes: list[int], trial: int) -> None:
     tokens = np.arange(300)
-    parts = HeldOutText(tokens).parts(sizes, ("x", trial))
+    parts = held_out_text(tokens)(sizes, ("x", trial))
     assert [len(part) for part in parts] == sizes
     read = [token for part in parts for token in part]
     assert read == list(range(read[0], read[0] + len(read))) if read else sizes == [0] * len(sizes)
 
 
 def test_every_place_of_the_text_is_drawn() -> None:
-    haystack = HeldOutText(np.arange(40))
-    starts = {haystack.parts([10, 20], ("x", trial))[0][0] for trial in range(300)}
+    haystack = held_out_text(np.arange(40))
+    starts = {haystack([10, 20], ("x", trial))[0][0] for trial in range(300)}
     assert starts == set(range(11))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from report_samples import BASE, finish, make_report, write_plan
 
-from fope_lab.evaluation.retrieval import PasskeyResult
+from fope_lab.evaluation.retrieval import Answered, by_depth
 from fope_lab.report import Report
 from fope_lab.report.render.figures import draw_figures, draw_heatmaps
 from fope_lab.report.render.html import render_html
@@ -128,14 +128,14 @@ RIGHT = {64: [True, True, False, True], 512: [False, False, True, True]}
 PLACES = {64: [0.02, 0.04, 0.51, 0.99], 512: [0.03, 0.55, 0.56, 0.91]}
 
 
-def by_depth(lengths: list[int]) -> dict[str, Any]:
+def kept(lengths: list[int]) -> dict[str, Any]:
     """What an evaluation keeps of four trials at each length."""
-    results = {n: PasskeyResult(n, np.array(RIGHT[n]), depths=np.array(PLACES[n])) for n in lengths}
-    return {"by_depth": {str(length): result.by_depth for length, result in results.items()}}
+    results = [Answered(n, np.array(RIGHT[n]), PLACES[n]) for n in lengths]
+    return {"by_depth": {str(result.length): by_depth(result) for result in results}}
 
 
 def test_rows_are_depths_and_columns_lengths() -> None:
-    [heatmap] = depth_heatmaps(by_depth([512, 64]))
+    [heatmap] = depth_heatmaps(kept([512, 64]))
     assert heatmap["x"] == [64, 512]
     assert heatmap["y"] == [5.0, 55.0, 95.0]
     assert heatmap["values"] == [[1.0, 0.0], [0.0, 0.5], [1.0, 1.0]]
@@ -154,7 +154,7 @@ def test_the_report_draws_the_mean_over_seeds(tmp_path: Path, store: Store) -> N
     finish(plan, store, skip=[s.label for s in plan.sweep.stages if s.kind == "passkey"])
     for stage in plan.sweep.stages:
         if stage.kind == "passkey":
-            record = ResultRecord(details=by_depth([64, 512]))
+            record = ResultRecord(details=kept([64, 512]))
             with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
                 attempt.finish(record.as_json())
     [group] = group_heatmaps(make_report(plan, store).stages)
