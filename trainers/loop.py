@@ -36,9 +36,9 @@ from trainers.checkpoints import (
     write_record,
     write_state,
 )
-from trainers.gradient_accumulation import StepRunner
 from trainers.measures import device_name
 from trainers.optimizer import build_optimizer, kept_memory, learning_rate
+from trainers.step import StepRunner
 from trainers.workers import WorkerGroup, is_lost_peer
 
 Batches = Callable[[int], Batch]

@@ -1,97 +1,27 @@
-"""Where models of stages come from: new, a parent's, a parent's with another embedding, or chosen.
-
-The embedding's original length stays the length that a model was first trained at. A new embedding
-of the same mechanism keeps the tensors of the old one (learned parameters, and FoPE's coefficients)
-if all have the same shapes; if not, the stage's `resizing` says what becomes of them. What is drawn
-is drawn from the stage's seed.
-"""
+"""The work of `swap-embedding` and `select`, whose models other stages have trained."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fope_lab.config.problems import UserError
-from fope_lab.data.problems import DataError
 from fope_lab.data.roles import MODEL, candidate_role
-from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_for_stage, load_tokenizer
+from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import load_model, parameters, read_config, save_model
 from fope_lab.model.decoder import Decoder
-from fope_lab.stages import Extend, Finetune, Pretrain, Select, SwapEmbedding, TrainingConfig
+from fope_lab.stages import Select, SwapEmbedding
 from fope_lab.stages.internal import MEANS, SELECTED
 from fope_lab.stages.labels import label
 from fope_lab.stages.result import ResultRecord
 from fope_lab.stages.training import TRAINING_RECORD
 from fope_lab.store import RunWriter, StageFolder
 from fope_lab.store.checkpoint import MANIFEST
-
-
-@dataclass(frozen=True)
-class Start:
-    """The tokenizer of a training, and how to build its model where it has no checkpoint yet."""
-
-    tokenizer: Tokenizer
-    build_model: Callable[[], Decoder]
-
-
-def new_model(spec: Pretrain, parents: Mapping[str, Path]) -> Start:
-    """A new model, from the stage's seed. Raises EmbeddingError and DataError."""
-    build_model = partial(
-        Decoder, spec.model, spec.embedding, train_length=spec.data.length, seed=spec.seed
-    )
-    return Start(load_for_stage(spec.tokenizer, parents), build_model)
-
-
-def parents_model(spec: Extend, parents: Mapping[str, Path]) -> Start:
-    """The parent's model, with its own embedding if the stage's is None.
-
-    Raises CheckpointError and EmbeddingError.
-    """
-    parent = parents[MODEL]
-    build_model = partial(
-        load_model, parent, embedding=spec.embedding, seed=spec.seed, resizing=spec.resizing
-    )
-    return Start(load_tokenizer(read_config(parent).tokenizer), build_model)
-
-
-def tuned_model(spec: Finetune, parents: Mapping[str, Path]) -> Start:
-    """The parent's model, to train on pairs of prompt and answer or on chats.
-
-    The stage's tokenizer may add a chat template and tokens to the model's own. Raises DataError if
-    it changes the ids that the model was trained with, CheckpointError and EmbeddingError.
-    """
-    parent = parents[MODEL]
-    config = read_config(parent)
-    tokenizer = own = load_tokenizer(config.tokenizer)
-    if spec.tokenizer is not None:
-        tokenizer = load_for_stage(spec.tokenizer, parents)
-        if not own.vocabulary().items() <= tokenizer.vocabulary().items():
-            raise DataError(
-                f"the tokenizer {spec.tokenizer} has other ids than {config.tokenizer}, which the "
-                f"model of {parent} was trained with"
-            )
-        if tokenizer.tokens > config.model.vocab_size:
-            raise DataError(
-                f"the tokenizer has {tokenizer.tokens} tokens, and the model of {parent} has "
-                f"{config.model.vocab_size}"
-            )
-    build_model = partial(load_model, parent, embedding=spec.embedding, seed=spec.seed)
-    return Start(tokenizer, build_model)
-
-
-STARTS: Mapping[type[TrainingConfig], Callable[[Any, Mapping[str, Path]], Start]] = {
-    Pretrain: new_model,
-    Extend: parents_model,
-    Finetune: tuned_model,
-}
-"""What each kind of training starts from."""
 
 
 def swap_embedding(

@@ -1,6 +1,6 @@
 """The work of every training stage: from its configuration to a trained checkpoint.
 
-The kinds of training differ in their start (trainers/models.py) and share everything after it.
+The kinds of training differ in their tokenizer and first model, and share everything after it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ import torch
 from torch import Tensor
 
 from fope_lab.data.mixture import Batch, TrainingData
+from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
-from fope_lab.data.roles import text_role, validation_role
+from fope_lab.data.roles import MODEL, text_role, validation_role
 from fope_lab.data.rows import IGNORED
-from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.model import load_model, save_model
+from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_for_stage, load_tokenizer
+from fope_lab.model import load_model, read_config, save_model
+from fope_lab.model.decoder import Decoder
 from fope_lab.processor import choose_device
-from fope_lab.stages import TrainingConfig
+from fope_lab.stages import Extend, Finetune, FurtherTraining, Pretrain, TrainingConfig
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import RunWriter
 from fope_lab.store.records import first_line
 from trainers.checkpoints import is_sharded
 from trainers.loop import train
 from trainers.measures import device_name, steps_per_second_at_peak, why_unknown
-from trainers.models import STARTS, Start, model_facts
+from trainers.models import model_facts
 from trainers.workers import WorkerGroup
 
 CPU_ALLOCATOR = "DefaultCPUAllocator"
@@ -130,6 +132,49 @@ class HeldOut:
         return bisect.bisect_left(range(1, tokens // self._data.length + 1), True, key=repeats)
 
 
+def _tokenizer(spec: TrainingConfig, parents: Mapping[str, Path]) -> Tokenizer:
+    """The stage's tokenizer, else the parent's.
+
+    That of a `finetune` may add a chat template and tokens. Raises DataError if it changes the ids
+    that the model was trained with.
+    """
+    if isinstance(spec, Pretrain):
+        return load_for_stage(spec.tokenizer, parents)
+    parent = parents[MODEL]
+    config = read_config(parent)
+    own = load_tokenizer(config.tokenizer)
+    if not isinstance(spec, Finetune) or spec.tokenizer is None:
+        return own
+    tokenizer = load_for_stage(spec.tokenizer, parents)
+    if not own.vocabulary().items() <= tokenizer.vocabulary().items():
+        raise DataError(
+            f"the tokenizer {spec.tokenizer} has other ids than {config.tokenizer}, which the "
+            f"model of {parent} was trained with"
+        )
+    if tokenizer.tokens > config.model.vocab_size:
+        raise DataError(
+            f"the tokenizer has {tokenizer.tokens} tokens, and the model of {parent} has "
+            f"{config.model.vocab_size}"
+        )
+    return tokenizer
+
+
+def _first_model(spec: TrainingConfig, parents: Mapping[str, Path]) -> Decoder:
+    """The model at step 0: new, or the parent's, with the stage's embedding if it has one.
+
+    The embedding's original length stays the length that a model was first trained at. A new
+    embedding of the same mechanism keeps the tensors of the old one (learned parameters, and FoPE's
+    coefficients) if all have the same shapes; if not, `resizing` says what becomes of them. What is
+    drawn is drawn from the stage's seed.
+    """
+    if isinstance(spec, Pretrain):
+        length = spec.data.length
+        return Decoder(spec.model, spec.embedding, train_length=length, seed=spec.seed)
+    assert isinstance(spec, FurtherTraining)
+    resizing = spec.resizing if isinstance(spec, Extend) else "draw"
+    return load_model(parents[MODEL], embedding=spec.embedding, seed=spec.seed, resizing=resizing)
+
+
 def run(
     spec: TrainingConfig,
     writer: RunWriter,
@@ -143,22 +188,20 @@ def run(
     TrainingMemoryError, which says what to lower, loop.NonFiniteError, DataError,
     CheckpointError and EmbeddingError.
     """
-    start = STARTS[type(spec)](spec, parents)
     with memory_advice(spec):
-        return _train(spec, writer, parents, start, workers or WorkerGroup())
+        return _train(spec, writer, parents, workers or WorkerGroup())
 
 
 def _train(
     spec: TrainingConfig,
     writer: RunWriter,
     parents: Mapping[str, Path],
-    start: Start,
     workers: WorkerGroup,
 ) -> dict[str, Any]:
-    settings, length, tokenizer = spec.train, spec.data.length, start.tokenizer
+    settings, length, tokenizer = spec.train, spec.data.length, _tokenizer(spec, parents)
     device, resumed = choose_device(spec.resources.gpus), writer.resumed_from
     if resumed is None or is_sharded(resumed.path):  # the workers read their shares of it later
-        model = start.build_model()
+        model = _first_model(spec, parents)
     else:
         model = load_model(resumed.path)
     model.gradient_checkpointing = settings.gradient_checkpointing

@@ -16,7 +16,7 @@ from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
 
 def computed_widths(spec: TrainingConfig) -> Mapping[int, float]:
     """The expected rows of a global batch by the tokens computed of each: with `length_groups`, a
-    group is computed up to its longest row (trainers/gradient_accumulation.py)."""
+    group is computed up to its longest row (trainers/step.py)."""
     train, data, workers = spec.train, spec.data, spec.resources.size
     rows = train.share(workers) // data.length
     if train.length_groups is None:

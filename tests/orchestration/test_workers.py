@@ -128,7 +128,7 @@ def test_an_error_of_the_work_is_the_stages_failure_and_not_retried(ran: Ran) ->
     assert failure["type"] == "NonFiniteError"
     assert "at step" in failure["error"]
     assert "On worker 0:" in failure["traceback"], "the worker's traceback is lost"
-    assert "gradient_accumulation.py" in failure["traceback"] or "loop.py" in failure["traceback"]
+    assert "step.py" in failure["traceback"] or "loop.py" in failure["traceback"]
     assert folder.attempts.newest_token() == 1
 
 

@@ -32,7 +32,7 @@ from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.sweep.cost import _widths, computed_widths, rows_at_once
 from fope_lab.sweep.graph import Stage
-from trainers.gradient_accumulation import length_groups
+from trainers.step import length_groups
 
 SIZES: list[dict[str, Any]] = [
     {"num_layers": 2, "num_heads": 4, "head_dim": 16},

@@ -11,7 +11,7 @@ import torch
 from group_training import HALF, STEPS, Case, Trained, gone_on, group, train
 
 from fope_lab.stages import TrainSettings
-from trainers.gradient_accumulation import exchange_precision
+from trainers.step import exchange_precision
 from trainers.workers import FLOAT32, STRATEGIES, Precision, WorkerGroup
 
 T = TypeVar("T")

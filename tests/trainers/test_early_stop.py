@@ -33,7 +33,7 @@ from fope_lab.stages import TrainSettings
 from fope_lab.stages.result import ResultRecord
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
-from trainers.gradient_accumulation import StepRunner
+from trainers.step import StepRunner
 from trainers.workers import WorkerGroup
 
 STEPS, EVERY = 14, 3

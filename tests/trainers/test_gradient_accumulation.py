@@ -21,7 +21,7 @@ from fope_lab.data.rows import IGNORED
 from fope_lab.model.attention import Attention
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
-from trainers.gradient_accumulation import StepRunner
+from trainers.step import StepRunner
 from trainers.workers import WorkerGroup
 
 ROWS = 5

@@ -19,7 +19,7 @@ from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
-from trainers.gradient_accumulation import StepRunner, length_groups, tokens_from_first_label
+from trainers.step import StepRunner, length_groups, tokens_from_first_label
 from trainers.workers import FLOAT32, Precision, WorkerGroup
 
 ROWS, LENGTH = 11, 22

@@ -26,8 +26,8 @@ from fope_lab.model import ModelConfig, load_model, read_config
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Extend, Finetune, Pretrain, TrainingConfig
 from fope_lab.store import RunWriter, StageFolder, Store
-from trainers.gradient_accumulation import StepRunner
 from trainers.stage import run
+from trainers.step import StepRunner
 from trainers.workers import WorkerGroup
 
 BYTES = load_tokenizer("byte")
