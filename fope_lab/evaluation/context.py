@@ -200,7 +200,8 @@ def run(
     parents: Mapping[str, Path],
     workers: Workers | None = None,
 ) -> dict[str, Any]:
-    """Run an evaluation of the models in `parents`, and return the content of its result.json. All
-    `workers` of a group call this and get the same numbers; only worker 0's writer writes."""
+    """Run an evaluation of the models in `parents`, and return the content of its result.json: the
+    entry point of every evaluation, which its trial calls (orchestration/trial.py). All `workers`
+    of a group call this and get the same numbers; only worker 0's writer writes."""
     context = Context(spec, writer, parents, workers)
     return context.record(spec.run(context)).as_json()

@@ -74,21 +74,23 @@ def causes(stages: Sequence[Stage], states: States, store: Store) -> list[Cause]
 
     Errors that differ only in the stage's label, key or folder are one cause.
     """
-    found: dict[tuple[Status, str], list[tuple[Stage, StageState]]] = {}
+    found: dict[tuple[Status, str], list[tuple[Stage, str]]] = {}
     for stage in stages:
         state = states.get(stage.key)
         if state is None or state.status not in PROBLEMS or is_blocked_by_another(stage, states):
             continue
-        same = state.error
+        end = (state.attempt and state.attempt.end) or {}
+        recorded = state.status is Status.FAILED and "error" in end
+        same = error = str(end["error"]) if recorded else state.reason
         for own in (str(store.folder(stage.kind, stage.key).path), stage.key, stage.label):
             same = same.replace(own, "")
-        found.setdefault((state.status, same), []).append((stage, state))
+        found.setdefault((state.status, same), []).append((stage, error))
     all_causes = []
     for (status, _), alike in found.items():
-        first, state = alike[0]
+        first, error = alike[0]
         log = store.folder(first.kind, first.key).paths.log
         whose = tuple(stage for stage, _ in alike)
-        all_causes.append(Cause(status, state.error, whose, log if log.exists() else None))
+        all_causes.append(Cause(status, error, whose, log if log.exists() else None))
     return sorted(all_causes, key=lambda cause: PROBLEMS.index(cause.status))
 
 

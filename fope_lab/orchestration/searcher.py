@@ -191,8 +191,12 @@ class StageSearcher(Searcher):
         self._states[stage.key], self._reruns[stage.key] = WAITING, reason
 
     def _failed(self, folder: StageFolder, state: StageState, reason: str | None) -> StageState:
-        """Have the store record why a trial ended without finishing its stage, so that all views
-        agree and no lease is left. Without the trial's `reason`, its process died too often."""
+        """Why a trial ended without finishing its stage: one reason, which every view shows.
+
+        The error that its attempt recorded comes first (`state` has its first line), then the
+        trial's own `reason`; without either, its process died too often. What the attempt did not
+        record is recorded here, so that no lease is left.
+        """
         newest = state.attempt
         if newest is None or newest.owner != self._owner:
             return StageState(Status.FAILED, reason or "its process died before it could begin")

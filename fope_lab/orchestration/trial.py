@@ -168,7 +168,7 @@ class _StageWork:
         except StageDoneError:
             return StageState(Status.DONE)
         except Exception as error:
-            # The store has the whole error, unless the disk is full: so the trial reports it, too.
+            # Leaving `begin` has recorded it, unless the disk is full: see StageSearcher._failed.
             room = f"; {MAKE_ROOM}" if isinstance(error, OSError) and is_full_disk(error) else ""
             return StageState(Status.FAILED, first_line(error) + room)
 

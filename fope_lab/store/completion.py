@@ -1,9 +1,5 @@
 """What counts of a stage's output: the result, the rows of metrics, and what is moved aside.
 
-The result is written under the attempt's own name, then DONE is created exclusively with the
-digests of everything that counts, and only then the result gets its final name. So whichever
-attempt creates DONE owns both, however long another one stalls in between.
-
 Every attempt writes a new segment of rows after each of its checkpoints. The rows of a stage that
 is not done are those up to its newest checkpoint: what a lost attempt wrote later is not read.
 """
@@ -19,16 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import create_exclusive, sync_directory, write_atomic
-from fope_lab.store.checkpoint import (
-    MANIFEST,
-    Checkpoint,
-    FileDigests,
-    changed_files,
-    digests_of,
-    incomplete_files,
-)
-from fope_lab.store.records import LeaseLostError, StagePaths, StoreError, as_row, read_done
+from fope_lab.atomic_files import sync_directory
+from fope_lab.store.checkpoint import Checkpoint, changed_files, incomplete_files
+from fope_lab.store.records import StagePaths, StoreError, as_row, read_done
 
 
 def completion(paths: StagePaths) -> dict[str, Any] | None:
@@ -60,41 +49,6 @@ def result_file(paths: StagePaths, done: Mapping[str, Any]) -> Path | None:
             if hashlib.sha256(path.read_bytes()).hexdigest() == done["result_sha256"]:
                 return path
     return None
-
-
-def complete(
-    paths: StagePaths,
-    token: int,
-    result: Mapping[str, Any],
-    *,
-    checkpoint: Checkpoint | None,
-    segments: FileDigests,
-    details: Mapping[str, Any],
-) -> None:
-    """Write result.json, and DONE with the `details`, for attempt `token`.
-
-    Raises LeaseLostError if another attempt has finished the stage.
-    """
-    content = json.dumps(dict(result), indent=1, ensure_ascii=False).encode()
-    own = paths.result_of(token)
-    write_atomic(own, content)
-    named = [paths.request, *([checkpoint.path / MANIFEST] if checkpoint else [])]
-    files = digests_of(paths.folder, [str(path.relative_to(paths.folder)) for path in named])
-    done = {
-        "stage": paths.name,
-        "token": token,
-        **details,
-        "checkpoint": checkpoint.path.name if checkpoint else None,
-        "result_sha256": hashlib.sha256(content).hexdigest(),
-        "files": {**files, **segments},
-    }
-    while not create_exclusive(paths.done, json.dumps(done, indent=1)):
-        if completion(paths) is not None:
-            own.unlink(missing_ok=True)
-            raise LeaseLostError(f"{paths.folder} was finished by another attempt")
-        paths.done.unlink(missing_ok=True)  # a late attempt wrote it, and its output is gone
-    os.replace(own, paths.result)
-    sync_directory(paths.folder)
 
 
 def output_of(paths: StagePaths) -> list[Path]:

@@ -50,8 +50,7 @@ class StageState:
 
     status: Status
     reason: str = ""
-    """Why it has this status, in one line for people, such as the first line of the error. The
-    store's word counts; a run's own only where the store could not record the end."""
+    """Why it has this status, in one line for people, such as the first line of the error."""
     checkpoint: Checkpoint | None = None
     """The final checkpoint of a finished stage, else the newest complete one."""
     attempt: AttemptRecord | None = None
@@ -63,13 +62,6 @@ class StageState:
     def is_done(self) -> bool:
         """Whether the stage is finished and its output is whole."""
         return self.status is Status.DONE
-
-    @property
-    def error(self) -> str:
-        """The whole error that the attempt of a failed stage recorded, else the reason."""
-        end = (self.attempt and self.attempt.end) or {}
-        failed = self.status is Status.FAILED and "error" in end
-        return str(end["error"]) if failed else self.reason
 
     @property
     def is_unneeded(self) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fope_lab.store import LeaseLostError, StageDoneError, StageFolder, Status, completion
+from fope_lab.store import LeaseLostError, StageDoneError, StageFolder, Status
+from fope_lab.store import attempt as attempt_module
 from fope_lab.store.attempt import Attempt
 
 
@@ -33,15 +34,15 @@ def save(attempt: Attempt, step: int) -> None:
 
 
 def stall(monkeypatch: pytest.MonkeyPatch, name: str, during: Callable[[], None]) -> None:
-    """Have `during` happen before the next call of a function of the module `completion`."""
-    whole = getattr(completion, name)
+    """Have `during` happen before the next call of a function of the module `attempt`."""
+    whole = getattr(attempt_module, name)
 
     def late(*arguments: Any) -> Any:
-        monkeypatch.setattr(completion, name, whole)
+        monkeypatch.setattr(attempt_module, name, whole)
         during()
         return whole(*arguments)
 
-    monkeypatch.setattr(completion, name, late)
+    monkeypatch.setattr(attempt_module, name, late)
 
 
 def take_over(folder: StageFolder, *, saves: int = 0) -> None:
@@ -81,7 +82,7 @@ def test_an_attempt_that_stalls_after_done_has_finished_the_stage(
             meanwhile()
         whole(source, target)
 
-    monkeypatch.setattr(completion.os, "replace", late)
+    monkeypatch.setattr(attempt_module.os, "replace", late)
     first.finish({"by": "first"})
     assert seen == [(Status.DONE, {"by": "first"})]
     assert folder.result() == {"by": "first"}
@@ -103,15 +104,15 @@ def test_a_late_done_whose_checkpoint_is_gone_is_replaced(
     def first_finishes(_: Attempt) -> None:
         whole(folder.paths.done, done[0])
 
-    whole, done = completion.create_exclusive, []
+    whole, done = attempt_module.create_exclusive, []
 
     def late(path: Path, content: str) -> bool:
-        monkeypatch.setattr(completion, "create_exclusive", whole)
+        monkeypatch.setattr(attempt_module, "create_exclusive", whole)
         done.append(content)
         meanwhile()
         return whole(path, content)
 
-    monkeypatch.setattr(completion, "create_exclusive", late)
+    monkeypatch.setattr(attempt_module, "create_exclusive", late)
     with pytest.raises(LeaseLostError):
         first.finish({"by": "first"})
     assert folder.state().status is Status.DONE
