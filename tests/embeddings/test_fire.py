@@ -97,7 +97,6 @@ def test_values_and_gradients_are_those_of_the_equation(seed: int) -> None:
     (expected * weights).sum().backward()
     for name, gradient in reference.gradients().items():
         ours_gradient = tensors[name].grad
-        assert ours_gradient is not None
         assert ours_gradient.abs().sum() > 0
         torch.testing.assert_close(ours_gradient, gradient, rtol=1e-10, atol=1e-10)
 
@@ -117,12 +116,10 @@ def test_a_module_computes_in_float32() -> None:
     embedding = fire_of()
     exact = definition_bias(embedding, doubled(embedding), POSITIONS, POSITIONS)
     bias = embedding.bias(POSITIONS, POSITIONS)
-    assert bias is not None
     assert (bias.shape, bias.dtype) == ((HEADS, 40, 40), torch.float32)
     torch.testing.assert_close(bias.double(), exact, rtol=0, atol=1e-6)
     narrow = embedding.to(torch.bfloat16)
     bias = narrow.bias(POSITIONS, POSITIONS)
-    assert bias is not None
     assert bias.dtype == torch.float32
     exact = definition_bias(narrow, doubled(narrow), POSITIONS, POSITIONS)
     torch.testing.assert_close(bias.double(), exact, rtol=0, atol=1e-6)
@@ -153,7 +150,6 @@ def test_l_starts_at_the_training_length() -> None:
 
     def bias_at_distance_4(query: int) -> Tensor:
         bias = embedding.bias(torch.tensor([query]), torch.tensor([query - 4]))
-        assert bias is not None
         return bias
 
     assert torch.equal(bias_at_distance_4(5), bias_at_distance_4(LENGTH))
@@ -169,8 +165,6 @@ def test_a_step_past_zero_leaves_c_and_l_defined() -> None:
         embedding.c.neg_()
         embedding.length_multiplier.neg_()
     after = embedding.bias(POSITIONS, POSITIONS)
-    assert before is not None
-    assert after is not None
     assert torch.equal(before, after)
 
 
@@ -200,5 +194,4 @@ def test_layers_have_their_own_network_unless_asked_otherwise(shared: bool | Non
     assert len(model.position_embeddings) == (1 if shared else 3)
     model(torch.arange(10)[None]).logits.square().sum().backward()
     for parameter in model.position_embeddings.parameters():
-        assert parameter.grad is not None
         assert parameter.grad.abs().sum() > 0

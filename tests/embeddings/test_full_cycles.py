@@ -56,7 +56,6 @@ def test_the_last_position_is_followed_by_the_first(rounding: str) -> None:
         {"type": "rope-a", "rounding": rounding}, head_dim=64, num_heads=4, train_length=512
     )
     cos_sin = embedding.cos_sin(torch.tensor([0, 512, 51_200]))
-    assert cos_sin is not None
     for table in cos_sin:
         torch.testing.assert_close(table[:, 1], table[:, 0], rtol=0, atol=1e-6)
         torch.testing.assert_close(table[:, 2], table[:, 0], rtol=0, atol=1e-5)

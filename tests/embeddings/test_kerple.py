@@ -75,7 +75,6 @@ def test_the_bias_is_the_closed_form(name: str) -> None:
 def test_a_module_computes_in_float32_from_its_parameters(name: str, dtype: torch.dtype) -> None:
     embedding = kernel(name).to(dtype)
     bias = embedding.bias(DISTANCES, DISTANCES[:1])
-    assert bias is not None
     assert bias.dtype == torch.float32
     expected = [
         [[closed_form(name, p, a, distance)] for distance in DISTANCES.tolist()]
@@ -123,7 +122,6 @@ def test_no_step_takes_p_and_a_out_of_their_ranges(value: float) -> None:
             for parameter in embedding.parameters():
                 parameter.fill_(value)
         bias = embedding.bias(positions[:1], positions)
-        assert bias is not None
         _, one, two = bias[0, 0].tolist()
         assert two < one < 0
         if name == "kerple-power":  # 2^p, with p ≤ 2
@@ -175,5 +173,4 @@ def test_layers_share_p_and_a_unless_asked_otherwise(name: str, shared: bool | N
     assert len(set(firsts)) == len(firsts)
     model(torch.arange(10)[None]).logits.square().sum().backward()
     for parameter in model.position_embeddings.parameters():
-        assert parameter.grad is not None
         assert (parameter.grad != 0).all()

@@ -32,7 +32,6 @@ def offsets(embedding: PositionEmbedding, lengths: list[int], width: int, **part
     """The first positions of rows; the others follow one by one, up to the end of the table."""
     rows = {"first": 0, "rows": len(lengths), **part}
     positions = embedding.training_positions(torch.tensor(lengths), width, **rows)
-    assert positions is not None
     last = embedding.definition.longest_sequence(embedding.shape) - 1  # type: ignore[operator]
     expected = (positions[:, :1] + torch.arange(width)).clamp(max=last)
     assert torch.equal(positions, expected)

@@ -87,7 +87,6 @@ def test_keys_are_kept_for_each_head_of_keys(name: str, kv_heads: int) -> None:
         model(tokens(), cache=cache)
         whole = model(tokens()).logits
     keys = cache.layers[0]._keys
-    assert keys is not None
     assert keys.shape == (2, kv_heads, 64, 16)
     torch.testing.assert_close(in_pieces(model, tokens(), [20, 20, 1]), whole, rtol=0, atol=2e-6)
 
@@ -152,7 +151,6 @@ def test_memory_holds_what_was_put_in_and_doubles(lengths: list[int], room: int)
         k, v = layer._append(piece, -piece, end)
         assert torch.equal(k, values[:, :, :end])
         assert torch.equal(v, -values[:, :, :end])
-        assert layer._keys is not None
         sizes.add(layer._keys.shape[2])
     assert max(sizes) <= max(room, 2 * end)
     # Whatever is copied is copied into at least twice the room.

@@ -47,7 +47,6 @@ def test_code_that_is_not_in_the_commit_is_told(root: Path, name: str) -> None:
     (root / name).parent.mkdir(exist_ok=True)
     (root / name).write_text("two = 2\n")
     found = Checkout.current()
-    assert found is not None
     assert not found.clean
     assert str(found) == f"{found.commit}+"
 

@@ -57,7 +57,6 @@ def test_a_finished_stage_is_done_with_its_result_rows_and_checkpoint(folder: St
     assert folder.request() == {"kind": "pretrain", "config": {"seed": 0}}
     assert [row.values for row in folder.rows()] == [{"loss": 2.5}, {"loss": 2.0}, {"final": 1.0}]
     checkpoint = folder.checkpoint()
-    assert checkpoint is not None
     assert (checkpoint.path / "model").read_text() == "weights 2"
     assert len(list((folder.path / "checkpoint").iterdir())) == 1
 
@@ -75,7 +74,6 @@ def test_an_attempt_that_fails_says_why_and_frees_the_stage(folder: StageFolder)
     with pytest.raises(RuntimeError), folder.begin("me", {}):
         raise RuntimeError("out of luck")
     failure = folder.failure()
-    assert failure is not None
     assert failure["error"] == "out of luck"
     assert "RuntimeError" in failure["traceback"]
     assert "out of luck" in (folder.path / "log.txt").read_text()
@@ -91,7 +89,6 @@ def test_an_attempt_that_can_not_open_its_files_fails_and_frees_the_stage(
     with pytest.raises(IsADirectoryError):
         folder.begin("me", {})
     failure = folder.failure()
-    assert failure is not None
     assert failure["type"] == "IsADirectoryError"
     folder.paths.log.rmdir()
     with folder.begin("someone else", {}) as attempt:
@@ -162,7 +159,6 @@ def test_a_resumed_attempt_replaces_the_rows_of_the_lost_one(folder: StageFolder
     die(lost)
 
     with folder.begin("me", {}) as attempt:
-        assert attempt.writer.resumed_from is not None
         assert attempt.writer.resumed_from.step == 2
         for step in (3, 4, 5):
             attempt.writer.log(step, {"loss": 20.0 + step})
@@ -200,7 +196,6 @@ def test_a_damaged_checkpoint_is_not_used(folder: StageFolder, damage: str) -> N
     attempt.writer.log(2, {"loss": 1.0})
     save(attempt, 2)
     newest = folder.checkpoint()
-    assert newest is not None
     assert newest.step == 2
     if damage == "manifest":
         (newest.path / "manifest.json").unlink()
@@ -209,12 +204,10 @@ def test_a_damaged_checkpoint_is_not_used(folder: StageFolder, damage: str) -> N
     else:
         (newest.path / "model").write_text("weig")
     left = folder.checkpoint()
-    assert left is not None
     assert left.step == 1
     assert steps(folder) == [1]
     die(attempt)
     with folder.begin("me", {}) as again:
-        assert again.writer.resumed_from is not None
         assert again.writer.resumed_from.step == 1
     assert "is damaged and is not used" in (folder.path / "log.txt").read_text()
 
@@ -224,11 +217,9 @@ def test_changed_bytes_of_the_right_length_are_found_on_resume(folder: StageFold
     save(attempt, 1)
     save(attempt, 2)
     newest = folder.checkpoint()
-    assert newest is not None
     (newest.path / "model").write_text("weightz 2")
     die(attempt)
     with folder.begin("me", {}) as again:
-        assert again.writer.resumed_from is not None
         assert again.writer.resumed_from.step == 1
 
 
@@ -277,7 +268,6 @@ def test_progress_of_an_older_attempt_is_not_shown(folder: StageFolder) -> None:
     first = folder.begin("me", {})
     first.writer.progress(10, 10, loss=1.0)
     progress = folder.progress()
-    assert progress is not None
     assert (progress["step"], progress["loss"]) == (10, 1.0)
     die(first)
     with folder.begin("me", {}):

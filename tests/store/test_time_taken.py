@@ -102,7 +102,6 @@ def test_the_time_of_the_work_leaves_out_what_was_lost(folder: StageFolder, cloc
         "resumed_time": {"seconds": 3 + 1, "cpu_seconds": (3 + 1) / 4},
     }
     checkpoint = folder.final_checkpoint()
-    assert checkpoint is not None
     assert (checkpoint.step, checkpoint.work_time()) == (4, WorkTime(4, 1))
 
 

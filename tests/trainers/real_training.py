@@ -112,7 +112,6 @@ class RealStage:
     def weights(self) -> dict[str, Tensor]:
         """The weights in the stage's checkpoint."""
         checkpoint = self.folder.checkpoint()
-        assert checkpoint is not None
         return load_file(checkpoint.path / "model.safetensors")
 
     def outcome(self) -> tuple[list[tuple[int, dict[str, float]]], dict[str, Any]]:

@@ -19,6 +19,5 @@ TIMINGS = {
 
 def said(result: Mapping[str, Any] | None) -> dict[str, Any]:
     """The recorded values and the metrics of a result that has the shape of all results."""
-    assert result is not None
     ResultRecord.parse(result)
     return {**result["recorded"], **{one["name"]: one["value"] for one in result["metrics"]}}

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from tiny_training import TinyStage, batch, train_settings
 
 from fope_lab.data.mixture import Batch
@@ -96,7 +95,4 @@ def test_it_changes_no_bit_and_old_checkpoints_go(
         )
         assert len(saved) == (STEPS if minutes == 1 else 1)
         assert len(list(stage.folder.paths.checkpoints.iterdir())) == 1
-    losses = [[row.values["loss"] for row in stage.folder.rows()] for stage in stages]
-    assert losses[0] == losses[1]
-    weights = [stage.final_weights() for stage in stages]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert stages[0].outcome() == stages[1].outcome()

@@ -3,7 +3,6 @@ bit of it."""
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from said import TIMINGS
 from sweep_files import told
 from tiny_training import (
     LENGTH,
     ROWS,
     VOCABULARY,
     Bigrams,
-    DiedError,
     TinyStage,
     batch,
     train_settings,
@@ -58,17 +55,13 @@ def stage(root: Path, accuracy: float | None, **changes: Any) -> TinyStage:
     return TinyStage(root, stop_settings(accuracy, **changes), DROPOUT, HELD_OUT)
 
 
-def logged(one: TinyStage, name: str) -> dict[int, float]:
-    return {row.step: row.values[name] for row in one.folder.rows() if name in row.values}
-
-
 class Whole:
     """A training of all steps: what it returned, and its rates and losses by step."""
 
     def __init__(self, root: Path) -> None:
         one = stage(root, None)
         self.summary = one.attempt(next_tokens)
-        self.rates, self.losses = logged(one, "learning_rate"), logged(one, "loss")
+        self.rates, self.losses = one.logged("learning_rate"), one.logged("loss")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +74,7 @@ def test_it_ends_at_the_first_validation_that_reaches_the_accuracy(
 ) -> None:
     one = stage(tmp_path, 0.75)
     summary = one.attempt(next_tokens)
-    accuracies = logged(one, "validation_accuracy")
+    accuracies = one.logged("validation_accuracy")
     *before, last = sorted(accuracies)
     assert before, "it should not be reached at once"
     assert all(accuracies[step] < 0.75 for step in before)
@@ -98,22 +91,21 @@ def test_it_ends_at_the_first_validation_that_reaches_the_accuracy(
     assert {name: summary[name] for name in expected} == expected
     assert summary["tokens_per_second"] == summary["tokens"] / summary["seconds"]
     checkpoint = one.folder.checkpoint()
-    assert checkpoint is not None
     assert checkpoint.step == last
     # The rate is that of the whole training, and so are the losses, up to the end.
-    rates = logged(one, "learning_rate")
+    rates = one.logged("learning_rate")
     assert max(rates) == last
     shared = rates.keys() & whole.rates.keys()
     assert shared
     assert all(rates[step] == whole.rates[step] for step in shared)
-    assert all(logged(one, "loss")[step] == whole.losses[step] for step in shared)
+    assert all(one.logged("loss")[step] == whole.losses[step] for step in shared)
 
 
 def test_it_reads_all_tokens_if_the_accuracy_is_not_reached(tmp_path: Path, whole: Whole) -> None:
     one = stage(tmp_path, 1.0)
     one.held_out = tuple(Batch(b.input_ids, b.labels.flip(1)) for b in HELD_OUT)
     summary = one.attempt(next_tokens)
-    assert summary["steps"] == STEPS == max(logged(one, "validation_accuracy"))
+    assert summary["steps"] == STEPS == max(one.logged("validation_accuracy"))
     assert summary["stopped_early"] is False
     assert summary["loss"] == whole.summary["loss"]
     assert "stopped_early" not in whole.summary
@@ -125,24 +117,13 @@ def test_an_accuracy_that_is_reached_at_the_last_step_counts(tmp_path: Path) -> 
     assert (summary["steps"], summary["stopped_early"]) == (STEPS, True)
 
 
-def outcome(one: TinyStage) -> tuple[Any, ...]:
-    rows = [
-        (row.step, {k: v for k, v in row.values.items() if k not in TIMINGS})
-        for row in one.folder.rows()
-    ]
-    result = one.folder.result()
-    assert result is not None
-    weights = {name: value.tolist() for name, value in one.final_weights().items()}
-    return rows, {k: v for k, v in result.items() if k not in TIMINGS}, weights
-
-
 @pytest.fixture(scope="module", params=["last", "best"])
 def uninterrupted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, tuple[Any, ...]]:
     one = stage(tmp_path_factory.mktemp("stopped"), 0.75, select=request.param)
     one.attempt(next_tokens)
-    return request.param, outcome(one)
+    return request.param, one.outcome()
 
 
 @settings(deadline=None, max_examples=15)
@@ -161,21 +142,11 @@ def test_the_same_bits_whenever_interrupted(
     with tempfile.TemporaryDirectory() as root:
         one = stage(Path(root), 0.75, checkpoint_every=checkpoint_every, select=select)
         for stop in stops:
-            died_at(one, stop)
+            one.interrupted_at(stop, next_tokens)
         if before_done:  # the final checkpoint is there, and DONE is not
             one.attempt(next_tokens, finish=False)
         one.attempt(next_tokens)
-        assert outcome(one) == expected
-
-
-def died_at(one: TinyStage, step: int) -> None:
-    def dying(index: int) -> Batch:
-        if index == step:
-            raise DiedError
-        return next_tokens(index)
-
-    with contextlib.suppress(DiedError):
-        one.attempt(dying, finish=False)
+        assert one.outcome() == expected
 
 
 @settings(deadline=None)
@@ -229,7 +200,6 @@ def test_a_task_is_learnt_and_its_training_ends(tmp_path: Path) -> None:
     state = run_until_ended({KEY: one.key, OWNER: "t", SUPERSEDE: None}, {one.key: one}, store)
     assert state.is_done, state.reason
     content = store.folder(one.kind, one.key).result()
-    assert content is not None
     record = ResultRecord.parse(content)
     steps = record.recorded["steps"]
     assert record.recorded["stopped_early"] is True

@@ -13,28 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_training import LENGTH, SIZES, RealStage, assert_equal, prepare, pretraining
 from tiny_training import TinyStage, train_settings
-from torch import Tensor
 
 STEPS = 14
 DROPOUT = 0.3  # so that the random state matters
-Outcome = tuple[list[tuple[int, float, float]], float, dict[str, Tensor]]
-
-
-def outcome(stage: TinyStage) -> Outcome:
-    """All rows without their timings, the final loss, and the weights."""
-    rows = [
-        (row.step, row.values["loss"], row.values["learning_rate"]) for row in stage.folder.rows()
-    ]
-    result = stage.folder.result()
-    assert result is not None
-    return rows, result["loss"], stage.final_weights()
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
     stage = TinyStage(tmp_path_factory.mktemp("whole"), train_settings(STEPS), DROPOUT)
     stage.attempt()
-    return outcome(stage)
+    return stage.outcome()
 
 
 @settings(deadline=None, max_examples=25)
@@ -43,7 +31,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     checkpoint_every=st.integers(1, STEPS + 1),
 )
 def test_the_same_bits_whenever_interrupted(
-    uninterrupted: Outcome, stops: list[int], checkpoint_every: int
+    uninterrupted: tuple[Any, ...], stops: list[int], checkpoint_every: int
 ) -> None:
     with tempfile.TemporaryDirectory() as root:
         chosen = train_settings(STEPS, checkpoint_every=checkpoint_every)
@@ -52,22 +40,18 @@ def test_the_same_bits_whenever_interrupted(
             stage.interrupted_at(stop)
         torch.manual_seed(5)  # another process has another random state
         stage.attempt()
-        rows, loss, weights = outcome(stage)
-    assert rows == uninterrupted[0]
-    assert loss == uninterrupted[1]
-    for name, tensor in uninterrupted[2].items():
-        assert torch.equal(weights[name], tensor)
+        assert stage.outcome() == uninterrupted
 
 
-def test_the_dropout_matters(uninterrupted: Outcome, tmp_path: Path) -> None:
+def test_the_dropout_matters(uninterrupted: tuple[Any, ...], tmp_path: Path) -> None:
     """Otherwise the test above would not see whether the random state is restored."""
     stage = TinyStage(tmp_path, train_settings(STEPS))
     stage.attempt()
-    assert outcome(stage)[0] != uninterrupted[0]
+    assert stage.outcome()[0] != uninterrupted[0]
 
 
 def test_a_stage_that_died_before_DONE_repeats_no_step(  # noqa: N802
-    uninterrupted: Outcome, tmp_path: Path
+    uninterrupted: tuple[Any, ...], tmp_path: Path
 ) -> None:
     stage = TinyStage(tmp_path, train_settings(STEPS), DROPOUT)
     stage.attempt(finish=False)
@@ -76,7 +60,7 @@ def test_a_stage_that_died_before_DONE_repeats_no_step(  # noqa: N802
         raise AssertionError(f"step {step} was repeated")
 
     stage.attempt(no_batch)
-    assert outcome(stage)[:2] == uninterrupted[:2]
+    assert stage.outcome() == uninterrupted
 
 
 EVERYTHING: dict[str, Any] = {

@@ -44,10 +44,6 @@ def stage(root: Path, select: str = "most-accurate", **changes: Any) -> TinyStag
     return TinyStage(root, settings, held_out=HELD_OUT)
 
 
-def logged(one: TinyStage, name: str) -> dict[int, float]:
-    return {row.step: row.values[name] for row in one.folder.rows() if name in row.values}
-
-
 def share_of_right_tokens(weights: dict[str, Tensor]) -> float:
     """Over all labels of HELD_OUT that count, one at a time."""
     verdicts = []
@@ -62,7 +58,7 @@ def share_of_right_tokens(weights: dict[str, Tensor]) -> float:
 def test_the_first_of_the_most_accurate_models_is_left(tmp_path: Path) -> None:
     one = stage(tmp_path)
     result = one.attempt(next_tokens)
-    accuracies, losses = logged(one, ACCURACY), logged(one, "validation_loss")
+    accuracies, losses = one.logged(ACCURACY), one.logged("validation_loss")
     assert sorted(accuracies) == sorted(losses) == list(range(3, STEPS + 1, 3))
     best = max(accuracies.values())
     step = min(step for step, accuracy in accuracies.items() if accuracy == best)
@@ -74,42 +70,28 @@ def test_the_first_of_the_most_accurate_models_is_left(tmp_path: Path) -> None:
     assert result["least_validation_loss"] == min(losses.values())
 
 
-def test_it_is_the_same_after_every_death(tmp_path: Path) -> None:
-    whole = stage(tmp_path / "whole")
-    result = whole.attempt()
-    dying = stage(tmp_path / "dying")
-    for stop in range(1, STEPS, 4):
-        dying.interrupted_at(stop)
-    again = dying.attempt()
-    assert again["selected_step"] == result["selected_step"] < STEPS
-    assert again[ACCURACY] == result[ACCURACY]
-    assert logged(dying, ACCURACY) == logged(whole, ACCURACY)
-    for name, tensor in whole.final_weights().items():
-        assert torch.equal(dying.final_weights()[name], tensor)
-
-
 def test_of_equal_accuracies_the_first_is_chosen(tmp_path: Path) -> None:
     one = stage(tmp_path, learning_rate=1e-30)
     assert one.attempt(next_tokens)["selected_step"] == 3
-    assert len(set(logged(one, ACCURACY).values())) == 1
+    assert len(set(one.logged(ACCURACY).values())) == 1
 
 
 @pytest.mark.parametrize("select", ["last", "best"])
 def test_other_selections_measure_no_accuracy(tmp_path: Path, select: str) -> None:
     one, accurate = stage(tmp_path / "one", select), stage(tmp_path / "accurate")
     assert ACCURACY not in one.attempt(next_tokens)
-    assert not logged(one, ACCURACY)
+    assert not one.logged(ACCURACY)
     accurate.attempt(next_tokens)
-    assert logged(one, "loss") == logged(accurate, "loss")  # the training is the same
+    assert one.logged("loss") == accurate.logged("loss")  # the training is the same
 
 
 def test_both_accuracies_can_be_measured(tmp_path: Path) -> None:
     one = stage(tmp_path, stop_at_accuracy=1.0)
     result = one.attempt(next_tokens)
-    rows = logged(one, "validation_accuracy")
-    assert rows.keys() == logged(one, ACCURACY).keys()
+    rows = one.logged("validation_accuracy")
+    assert rows.keys() == one.logged(ACCURACY).keys()
     assert result["validation_accuracy"] == rows[result["selected_step"]]
-    assert all(rows[step] <= accuracy for step, accuracy in logged(one, ACCURACY).items())
+    assert all(rows[step] <= accuracy for step, accuracy in one.logged(ACCURACY).items())
 
 
 def test_the_accuracy_is_that_of_a_tasks_held_out_rows(tmp_path: Path) -> None:
@@ -128,8 +110,6 @@ def test_the_accuracy_is_that_of_a_tasks_held_out_rows(tmp_path: Path) -> None:
     with folder.begin("test", {}) as attempt:
         attempt.finish(run(dataclasses.replace(given, model=SIZES), attempt.writer, {}))
     checkpoint, result = folder.checkpoint(), folder.result()
-    assert checkpoint is not None
-    assert result is not None
     ids = torch.from_numpy(SequenceSet(subtask="cot", modulus=5).sequences("validation", 62, 16))
     with torch.no_grad():
         chosen = load_model(checkpoint.path)(ids).logits[:, 3:-1].argmax(-1)

@@ -46,7 +46,6 @@ def test_a_small_model_learns_the_recursive_task(sweep: dict[str, Stage], tmp_pa
     assert losses[0] > 1.4
     assert losses[-1] < 0.15
     checkpoint = folder.checkpoint()
-    assert checkpoint is not None
     parents = {"from": checkpoint.path}
 
     result = evaluated(sweep["posgen"], tmp_path, parents)
@@ -71,5 +70,4 @@ def evaluated(stage: Stage, root: Path, parents: dict[str, Path]) -> dict[str, A
         result = evaluate(stage.spec, attempt.writer, parents)  # type: ignore[arg-type]
         attempt.finish(result)
     found = folder.result()
-    assert found is not None
     return found

@@ -68,16 +68,13 @@ def chosen(root: Path, losses: Sequence[Sequence[float]], spec: Select) -> Path:
     folder = store.folder("select", "chosen")
     with folder.begin("test", request) as attempt:
         attempt.finish(run(spec, attempt.writer, paths(store, parents)))
-    checkpoint = folder.final_checkpoint()
-    assert checkpoint is not None
-    return checkpoint.path
+    return folder.final_checkpoint().path
 
 
 def paths(store: Store, parents: Mapping[str, str]) -> dict[str, Path]:
     found = {}
     for role, key in parents.items():
         checkpoint = store.folder("pretrain", key).final_checkpoint()
-        assert checkpoint is not None
         found[role] = checkpoint.path
     return found
 
@@ -112,7 +109,6 @@ def test_an_evaluation_knows_what_the_chosen_model_was_trained_on(tmp_path: Path
     checkpoint = chosen(tmp_path, [(2.0, 2.0), (1.0, 1.0), (3.0, 3.0)], select())
     spec = read_section(PosGen, {"from": "x", "subtask": "cot"})
     found = Context(spec, None, {"from": checkpoint}).training_data  # type: ignore[arg-type]
-    assert found is not None
     assert [source.task.canonical()["subtask"] for source in found.mix if source.task] == ["cot"]
 
 

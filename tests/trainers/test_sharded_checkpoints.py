@@ -70,10 +70,8 @@ def test_the_same_workers_go_on_to_the_bit(folder: Path) -> None:
     assert_equal(found, whole)
     assert [found.folder.attempts.newest_token(), whole.folder.attempts.newest_token()] == [2, 1]
     record = found.folder.attempts.record(2)
-    assert record is not None
     assert record.details["resumed_from"]["step"] == DEAD_AT - 1
     checkpoint = found.folder.final_checkpoint()
-    assert checkpoint is not None
     assert not is_sharded(checkpoint.path), "what it leaves is one file"
 
 

@@ -32,9 +32,7 @@ def swapped(root: Path, parent: Path, embedding: Any, key: str = "key", seed: in
     request = {"kind": spec.kind, "config": {}, "parents": {"from": str(parent)}}
     with folder.begin("test", request) as attempt:
         attempt.finish(run(spec, attempt.writer, {"from": parent}))
-    checkpoint = folder.final_checkpoint()
-    assert checkpoint is not None
-    return checkpoint.path
+    return folder.final_checkpoint().path
 
 
 @pytest.fixture(scope="module")
@@ -114,17 +112,6 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_all_other_weights_stay_bit_for_bit(tmp_path: Path, parent: Path) -> None:
-    before = load_model(parent)
-    after = load_model(swapped(tmp_path, parent, {"type": "yarn", "factor": 2}))
-    for name, weight in before.state_dict().items():
-        if not name.startswith("position_embeddings."):
-            assert torch.equal(after.state_dict()[name], weight), name
-    assert not torch.equal(logits(after), logits(before))
-    same = load_model(swapped(tmp_path, parent, "rope", key="same"))
-    assert torch.equal(logits(same), logits(before))
-
-
 def test_what_an_embedding_draws_follows_from_the_seed(tmp_path: Path, parent: Path) -> None:
     fope = {"type": "fope", "sigma": 0.5}
     found = [
@@ -138,7 +125,6 @@ def test_what_an_embedding_draws_follows_from_the_seed(tmp_path: Path, parent: P
 def test_the_result_states_the_parameters_and_the_facts(tmp_path: Path, parent: Path) -> None:
     swapped(tmp_path, parent, {"type": "yarn", "factor": 2})
     result = Store(tmp_path / "store").folder("swap-embedding", "key").result()
-    assert result is not None
     total = sum(weight.numel() for weight in load_model(parent).parameters())
     assert result["recorded"]["parameters"]["total"] == total
 
@@ -155,7 +141,6 @@ def test_an_evaluation_knows_what_the_model_was_trained_on(tmp_path: Path, paren
         )
         attempt.finish({})
     origin = trained.final_checkpoint()
-    assert origin is not None
     first = swapped(tmp_path, origin.path, {"type": "yarn", "factor": 2}, key="one")
     lineage = ["pretrain/trained", "swap-embedding/one"]
     request = {"kind": "swap-embedding", "config": {}, "lineage": lineage}
@@ -164,9 +149,7 @@ def test_an_evaluation_knows_what_the_model_was_trained_on(tmp_path: Path, paren
     with second.begin("test", request) as attempt:
         attempt.finish(run(spec, attempt.writer, {"from": first}))
     checkpoint = second.final_checkpoint()
-    assert checkpoint is not None
     posgen = read_section(PosGen, {"from": "x", "subtask": "cot"})
     found = Context(posgen, None, {"from": checkpoint.path}).training_data  # type: ignore[arg-type]
-    assert found is not None
     assert [source.task.canonical()["subtask"] for source in found.mix if source.task] == ["cot"]
     assert Context(posgen, None, {"from": parent}).training_data is None  # type: ignore[arg-type]

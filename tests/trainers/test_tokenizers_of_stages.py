@@ -118,9 +118,7 @@ def checkpoint(done: tuple[Store, Sweep], name: str) -> Path:
     """What the first stage of a name left."""
     store, sweep = done
     stage = next(stage for stage in sweep.stages if stage.section == name)
-    found = store.folder(stage.kind, stage.key).checkpoint()
-    assert found is not None
-    return found.path
+    return store.folder(stage.kind, stage.key).checkpoint().path
 
 
 def test_all_read_the_tokenizer_that_was_trained(done: tuple[Store, Sweep]) -> None:
@@ -175,14 +173,12 @@ def test_chats_are_learnt_in_the_template_that_was_brought(
     [stage] = [stage for stage in sweep.stages if stage.section == "chats"]
     folder = store.folder("finetune", stage.key)
     found, result = folder.checkpoint(), said(folder.result())
-    assert found is not None
     assert result["examples"][0]["examples"] == 36
     tokenizer = load_tokenizer(read_config(found.path).tokenizer)
     [(ids, learnt)] = tokenizer.encode_chats([CHAT])
     answer = tokenizer.decode([token for token, one in zip(ids, learnt, strict=True) if one])
     assert answer == "The sky.<|endoftext|>"
     prepared = store.folder("prepare-data", stage.parents["data.0"]).checkpoint()
-    assert prepared is not None
     assert PackedCorpus(prepared.path, {}).tokens[: len(ids)].tolist() == ids
 
 
@@ -233,5 +229,4 @@ def test_a_changed_corpus_of_a_tokenizer_is_refused(tmp_path: Path) -> None:
     config = {KEY: stage.key, OWNER: "me", SUPERSEDE: None}
     assert run_until_ended(config, {stage.key: stage}, store).status == "failed"
     failure = store.folder(stage.kind, stage.key).failure()
-    assert failure is not None
     assert "has other content here than when and where the sweep was planned" in failure["error"]

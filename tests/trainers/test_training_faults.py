@@ -49,7 +49,6 @@ def whole(data: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Re
 
 def resumed_step(stage: RealStage) -> int:
     record = stage.folder.attempts.newest()
-    assert record is not None
     return int(record.details["resumed_from"]["step"])
 
 
@@ -64,7 +63,6 @@ def test_a_cut_file_leads_back_to_the_checkpoint_before(
     stage = make(tmp_path, data)
     stage.interrupted_at(7)
     newest = stage.folder.checkpoint()
-    assert newest is not None
     assert newest.step == 6
     file = newest.path / name
     os.truncate(file, int(file.stat().st_size * share))
@@ -80,7 +78,6 @@ def test_a_final_checkpoint_that_is_cut_is_not_called_done(
     with stage.folder.begin("test", {}) as attempt:
         result = stage.train(attempt.writer)
         final = stage.folder.checkpoint()
-        assert final is not None
         os.truncate(final.path / "model.safetensors", 100)
         with pytest.raises(StoreError, match=r"can't be finished.*000000009, but.*000000008"):
             attempt.finish(result)
@@ -141,7 +138,6 @@ def fails_for_want_of_space(stage: RealStage, space: Any, whole: RealStage) -> N
         assert not stage.folder.is_done()
         assert not list((stage.folder.path / "checkpoint").glob(".*"))  # it makes room
     failure = stage.folder.failure()
-    assert failure is not None
     assert failure["error"] == str(raised.value)
     stage.attempt()
     assert resumed_step(stage) == 4
@@ -207,7 +203,6 @@ def test_out_of_memory_says_what_to_lower(
         stage.attempt()
     message = str(raised.value)
     failure = stage.folder.failure()
-    assert failure is not None
     assert failure["error"] == message
     for text in (
         f"train.micro_batch_tokens (now {ROWS * LENGTH}",

@@ -131,12 +131,10 @@ def test_only_checkpoints_to_go_on_from_hold_optimizer_state(tmp_path: Path) -> 
     stage = TinyStage(tmp_path, train_settings(STEPS))
     stage.interrupted_at(5)
     checkpoint = stage.folder.checkpoint()
-    assert checkpoint is not None
     assert checkpoint.step == 4
     assert (checkpoint.path / "training.pt").is_file()
     stage.attempt()
     final = stage.folder.checkpoint()
-    assert final is not None
     assert final.step == STEPS
     assert not (final.path / "training.pt").exists()
 
@@ -166,13 +164,11 @@ def test_a_loss_that_is_no_number_stops_the_stage(tmp_path: Path, factor: float,
         stage.attempt(model=Exploding(6, factor))
     message = str(raised.value)
     checkpoint = stage.folder.checkpoint()
-    assert checkpoint is not None
     assert what in message
     assert "step 6 of 10" in message
     assert f"{checkpoint.path} after step 4" in message
     assert not stage.folder.is_done()
     failure = stage.folder.failure()
-    assert failure is not None
     assert failure["error"] == message
 
 

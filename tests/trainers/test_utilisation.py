@@ -51,7 +51,6 @@ def test_rows_and_result_have_the_utilisation_where_the_peak_is_known(tmp_path: 
         assert row.values["flops_utilisation"] == pytest.approx(steps / at_peak)
     assert summary["flops_utilisation"] == pytest.approx(4 / summary["seconds"] / at_peak)
     progress = stage.folder.progress()
-    assert progress is not None
     assert progress["flops_utilisation"] == row.values["flops_utilisation"]
     unknown = TinyStage(tmp_path / "unknown", train_settings(4, log_every=1))
     assert "flops_utilisation" not in unknown.attempt()
@@ -63,7 +62,6 @@ def test_attempts_on_different_devices_count_with_the_peak_of_each(tmp_path: Pat
     stage = TinyStage(tmp_path / "known", train_settings(6, checkpoint_every=3), peak=8e9)
     stage.interrupted_at(3)
     checkpoint = stage.folder.checkpoint()
-    assert checkpoint is not None
     before = read_record(checkpoint.path)
     assert before.peak_steps == pytest.approx(8e9 * before.seconds)
     stage.peak = 1e9

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
+from said import TIMINGS
 from sections import read_section
 from torch import Tensor, nn
 
@@ -123,13 +124,13 @@ class TinyStage:
                 attempt.finish(summary)
         return summary
 
-    def interrupted_at(self, step: int) -> None:
+    def interrupted_at(self, step: int, batches: Callable[[int], Batch] = batch) -> None:
         """An attempt that dies before update number `step`, if it comes to it."""
 
         def dying(index: int) -> Batch:
             if index == step:
                 raise DiedError
-            return batch(index)
+            return batches(index)
 
         with contextlib.suppress(DiedError):
             self.attempt(dying, finish=False)
@@ -153,8 +154,19 @@ class TinyStage:
     def final_weights(self) -> dict[str, Tensor]:
         """The weights in the stage's checkpoint."""
         checkpoint = self.folder.checkpoint()
-        assert checkpoint is not None
         return load_file(checkpoint.path / WEIGHTS)
+
+    def logged(self, name: str) -> dict[int, float]:
+        """The values of a metric by step."""
+        return {row.step: row.values[name] for row in self.folder.rows() if name in row.values}
+
+    def outcome(self) -> tuple[Any, ...]:
+        """All rows and the result without their timings, and the weights."""
+        result = self.folder.result()
+        rows = [(row.step, row.values) for row in self.folder.rows()]
+        kept = [(step, _without_timings(values)) for step, values in rows]
+        weights = {name: tensor.tolist() for name, tensor in self.final_weights().items()}
+        return kept, _without_timings(result), weights
 
     def train(
         self,
@@ -178,3 +190,7 @@ class TinyStage:
             workers=workers,
             peak=self.peak,
         )
+
+
+def _without_timings(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in TIMINGS}
