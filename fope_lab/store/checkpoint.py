@@ -112,17 +112,12 @@ def list_checkpoints(paths: StagePaths) -> list[Checkpoint]:
 
 def newest_complete(paths: StagePaths) -> Checkpoint | None:
     """The newest checkpoint of a stage that is complete, or None."""
-    return next((c for c in list_checkpoints(paths) if is_complete(c.path)), None)
+    return next((c for c in list_checkpoints(paths) if not incomplete_files(c.path)), None)
 
 
 def newest_intact(paths: StagePaths) -> Checkpoint | None:
     """The newest checkpoint that is intact, with its rows of metrics; this reads every byte."""
     return next((c for c in list_checkpoints(paths) if not damage_of_checkpoint(paths, c)), None)
-
-
-def is_complete(path: Path) -> bool:
-    """Whether the manifest is whole and every file that it lists has the size that it states."""
-    return not incomplete_files(path)
 
 
 def incomplete_files(path: Path) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from fope_lab.atomic_files import sync_directory
 from fope_lab.store.checkpoint import Checkpoint, changed_files, incomplete_files
-from fope_lab.store.records import StagePaths, StoreError, as_row, read_done
+from fope_lab.store.records import StagePaths, as_row, read_done
 
 
 def completion(paths: StagePaths) -> dict[str, Any] | None:
@@ -51,18 +51,6 @@ def result_file(paths: StagePaths, done: Mapping[str, Any]) -> Path | None:
     return None
 
 
-def output_of(paths: StagePaths) -> list[Path]:
-    """All that a stage has written and that counts."""
-    # Checkpoints first: without its checkpoint, a stage is not done.
-    written = (paths.checkpoints, paths.metrics, *paths.results(), paths.done)
-    return [path for path in written if path.exists()]
-
-
-def misplaced_folders(paths: StagePaths) -> list[Path]:
-    """The folders that are where a stage has files."""
-    return [p for p in (paths.request, paths.progress, *paths.results(), paths.done) if p.is_dir()]
-
-
 def move_aside(paths: StagePaths, output: Sequence[Path], token: int) -> Path:
     """Move files and folders to where attempt `token` puts them; returns that folder."""
     folder = paths.set_aside(token)
@@ -73,13 +61,6 @@ def move_aside(paths: StagePaths, output: Sequence[Path], token: int) -> Path:
             os.rename(path, folder / path.name)
     sync_directory(paths.folder)
     return folder
-
-
-def require_folder(path: Path) -> None:
-    """Raises StoreError if a stage's folder, or the one that it is in, is a file."""
-    for place in (path, path.parent):
-        if place.exists() and not place.is_dir():
-            raise StoreError(f"{place} is a file, and must be a folder; move it away")
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,7 @@ from fope_lab.store.completion import (
     completion,
     damage,
     durable_rows,
-    misplaced_folders,
     move_aside,
-    output_of,
-    require_folder,
     result_file,
 )
 from fope_lab.store.lease import LOOK_SECONDS, patience_with
@@ -200,7 +197,9 @@ class StageFolder:
         LeaseHeldError if another driver holds the lease, and StageDoneError if the stage is
         finished. An error after the lease was taken becomes the failure of the attempt.
         """
-        require_folder(self.path)
+        for place in (self.path, self.path.parent):
+            if place.exists() and not place.is_dir():
+                raise StoreError(f"{place} is a file, and must be a folder; move it away")
         token = self.attempts.next_token(owner, supersede)
         if self.is_done():
             raise StageDoneError(f"{self.path} is finished")
@@ -223,8 +222,10 @@ class StageFolder:
             attempt.release()
             raise StageDoneError(f"{self.path} is finished")
         try:
-            move_aside(self.paths, misplaced_folders(self.paths), token)
-            self.paths.done.unlink(missing_ok=True)  # it names output that is damaged or missing
+            paths = self.paths
+            files = (paths.request, paths.progress, *paths.results(), paths.done)
+            move_aside(paths, [path for path in files if path.is_dir()], token)
+            paths.done.unlink(missing_ok=True)  # it names output that is damaged or missing
             text = yaml.safe_dump(dict(request), sort_keys=False, allow_unicode=True)
             write_atomic(self.paths.request, text)
             remove_unfinished_checkpoints(self.paths, before=token)
@@ -254,7 +255,9 @@ class StageFolder:
         """
         if finished_by is not None and finished_by != self.finished_by():
             return None  # somebody else has moved it
-        output = output_of(self.paths)
+        # Checkpoints first: without its checkpoint, a stage is not done.
+        written = (self.paths.checkpoints, self.paths.metrics, *self.paths.results())
+        output = [path for path in (*written, self.paths.done) if path.exists()]
         if not output:
             return None
         if supersede is None and self.finished_by() == self.attempts.newest_token():

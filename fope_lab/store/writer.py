@@ -23,7 +23,7 @@ from fope_lab.store.attempts import Attempts, Stopwatch, WorkTime
 from fope_lab.store.checkpoint import (
     Checkpoint,
     digests_of,
-    is_complete,
+    incomplete_files,
     list_checkpoints,
     newest_complete,
     write_manifest,
@@ -259,7 +259,7 @@ class FolderWriter(RunWriter):
 
 def remove_old_checkpoints(paths: StagePaths, keep: int) -> None:
     """Remove all complete checkpoints of a stage but the newest `keep`."""
-    complete = [c.path for c in list_checkpoints(paths) if is_complete(c.path)]
+    complete = [c.path for c in list_checkpoints(paths) if not incomplete_files(c.path)]
     for path in complete[keep:]:
         # Under its own name, half of it would look damaged.
         removed = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
