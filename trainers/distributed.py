@@ -90,9 +90,7 @@ def run_workers(
         # Some sums, such as those of counts, are on the CPU.
         torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if on_gpus else "gloo"),
         scaling_config=ScalingConfig(
-            num_workers=size,
-            use_gpu=on_gpus,
-            resources_per_worker=_worker_bundle(spec.resources),
+            num_workers=size, use_gpu=on_gpus, resources_per_worker=_worker_bundle(spec.resources)
         ),
         run_config=RunConfig(
             name=str(attempt.token),

@@ -32,11 +32,7 @@ __all__ = [
     "save_model",
 ]
 
-NEED_TORCH = {
-    "KeyValueCache": "cache",
-    "Decoder": "decoder",
-    "generate": "generation",
-}
+NEED_TORCH = {"KeyValueCache": "cache", "Decoder": "decoder", "generate": "generation"}
 """The modules of names that are imported when they are first used."""
 
 

@@ -31,10 +31,7 @@ ROOMS = (
     "trainers",
 )
 """The packages of ours that decide numbers, as plug-ins do. The others plan, record and show."""
-NOT_FOLLOWED = (
-    "fope_lab.embeddings.presets",
-    "fope_lab.embeddings.spec",
-)
+NOT_FOLLOWED = ("fope_lab.embeddings.presets", "fope_lab.embeddings.spec")
 """Modules that import every embedding to name it. A stage computes with those that it names."""
 DIGITS = 20
 """How many hexadecimal digits of a SHA-256 are kept: 80 bits."""

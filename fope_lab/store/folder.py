@@ -30,14 +30,7 @@ from fope_lab.store.checkpoint import (
     newest_intact,
     require_intact,
 )
-from fope_lab.store.completion import (
-    Row,
-    completion,
-    damage,
-    durable_rows,
-    move_aside,
-    result_file,
-)
+from fope_lab.store.completion import Row, completion, damage, durable_rows, move_aside, result_file
 from fope_lab.store.lease import LOOK_SECONDS, patience_with
 from fope_lab.store.records import (
     StageDoneError,

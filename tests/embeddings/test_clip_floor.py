@@ -14,9 +14,7 @@ from fope_lab.embeddings.frequencies import rope_ladder
 
 
 @given(
-    head_dim=st.sampled_from([2, 8, 32, 64]),
-    base=st.floats(2, 1e6),
-    length=st.integers(1, 100_000),
+    head_dim=st.sampled_from([2, 8, 32, 64]), base=st.floats(2, 1e6), length=st.integers(1, 100_000)
 )
 def test_clip_floor_keeps_exactly_the_pairs_that_finish_a_cycle(
     head_dim: int, base: float, length: int

@@ -22,12 +22,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from fope_lab.config.annotations import Interval
-from fope_lab.embeddings import (
-    EmbeddingError,
-    build_embedding,
-    embedding_names,
-    resolve_embedding,
-)
+from fope_lab.embeddings import EmbeddingError, build_embedding, embedding_names, resolve_embedding
 from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding, Shape, Tensors
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, hf_transforms
 from fope_lab.embeddings.module import PositionEmbedding

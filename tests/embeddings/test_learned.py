@@ -20,11 +20,7 @@ LENGTH = 16
 
 def learned(**options: Any) -> PositionEmbedding:
     return build_embedding(
-        {"type": "learned", **options},
-        head_dim=8,
-        num_heads=2,
-        hidden_size=20,
-        train_length=LENGTH,
+        {"type": "learned", **options}, head_dim=8, num_heads=2, hidden_size=20, train_length=LENGTH
     )
 
 

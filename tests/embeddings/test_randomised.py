@@ -111,10 +111,7 @@ def test_options_that_cannot_work_are_refused(options: dict[str, object], proble
 @pytest.mark.parametrize("transforms", [[], [{"type": "interpolate", "factor": 4.0}]])
 def test_at_given_positions_it_is_rotary(transforms: list[object]) -> None:
     rotary = build_embedding(
-        {"type": "rotary", "transforms": transforms},
-        head_dim=8,
-        num_heads=2,
-        train_length=LENGTH,
+        {"type": "rotary", "transforms": transforms}, head_dim=8, num_heads=2, train_length=LENGTH
     )
     embedding = random_rope(transforms=transforms)
     q, k = torch.randn(2, 3, 2, 9, 8)

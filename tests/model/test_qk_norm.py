@@ -9,14 +9,7 @@ import torch
 from torch import Tensor
 
 from fope_lab.embeddings import build_embedding
-from fope_lab.model import (
-    Decoder,
-    ModelConfig,
-    flops_per_token,
-    load_model,
-    parameters,
-    save_model,
-)
+from fope_lab.model import Decoder, ModelConfig, flops_per_token, load_model, parameters, save_model
 from fope_lab.model.attention import Attention
 from fope_lab.model.layers import QK_NORMS
 

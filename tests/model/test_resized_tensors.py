@@ -33,11 +33,7 @@ def parent(tmp_path: Path) -> Decoder:
 
 @pytest.mark.parametrize("resizing", ["expand", "pad"])
 @pytest.mark.parametrize(
-    "embedding",
-    [
-        LONGER,
-        {**OFFICIAL, "type": "fope-yarn", "factor": 16, "original_length": 1024},
-    ],
+    "embedding", [LONGER, {**OFFICIAL, "type": "fope-yarn", "factor": 16, "original_length": 1024}]
 )
 def test_the_old_coefficients_are_the_corner_of_the_new_ones(
     tmp_path: Path, parent: Decoder, resizing: Literal["expand", "pad"], embedding: dict[str, Any]

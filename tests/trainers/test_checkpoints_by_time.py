@@ -87,11 +87,7 @@ def test_it_changes_no_bit_and_old_checkpoints_go(
     ]
     for stage, minutes in zip(stages, (1, 1000), strict=True):
         saved = saved_steps(
-            stage.root,
-            monkeypatch,
-            Clock(),
-            checkpoint_every=1000,
-            checkpoint_minutes=minutes,
+            stage.root, monkeypatch, Clock(), checkpoint_every=1000, checkpoint_minutes=minutes
         )
         assert len(saved) == (STEPS if minutes == 1 else 1)
         assert len(list(stage.folder.paths.checkpoints.iterdir())) == 1

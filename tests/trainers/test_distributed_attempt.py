@@ -7,14 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.store import (
-    FolderWriter,
-    LeaseLostError,
-    RunWriter,
-    StageFolder,
-    Store,
-    StoreError,
-)
+from fope_lab.store import FolderWriter, LeaseLostError, RunWriter, StageFolder, Store, StoreError
 
 
 def write(directory: Path) -> None:

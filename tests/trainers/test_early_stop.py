@@ -12,15 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_files import told
-from tiny_training import (
-    LENGTH,
-    ROWS,
-    VOCABULARY,
-    Bigrams,
-    TinyStage,
-    batch,
-    train_settings,
-)
+from tiny_training import LENGTH, ROWS, VOCABULARY, Bigrams, TinyStage, batch, train_settings
 
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
@@ -224,6 +216,17 @@ def test_a_task_is_learnt_and_its_training_ends(tmp_path: Path) -> None:
             STOPPING,
             "p.train.stop_at_accuracy: validations read the text of data, whose rows no model",
         ),
+        (
+            TASK,
+            "select: most-accurate",
+            "p.train.validate_every: is missing: select most-accurate compares validations",
+        ),
+        (
+            "{corpus: python-docs, length: 8}",
+            "select: most-accurate, validate_every: 10",
+            "p.train.select: validations read the text of data, and this accuracy is that of",
+        ),
+        (TASK, "select: most-acurate, validate_every: 10", "did you mean 'most-accurate'?"),
         (TASK, STOPPING.replace("1.0", "1.5"), "stop_at_accuracy: found 1.5, needs"),
         (TASK, STOPPING.replace("1.0", "0"), "stop_at_accuracy: found 0, needs"),
     ],

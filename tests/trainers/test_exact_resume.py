@@ -83,7 +83,7 @@ EMBEDDINGS: dict[str, Any] = {
     "learned": {"type": "learned", "num_positions": 40, "random_offset": True},
 }
 BLOCKS: dict[str, Any] = {
-    "learned": dataclasses.replace(SIZES, norm="layer", biases=True, dropout=0.2),
+    "learned": dataclasses.replace(SIZES, norm="layer", biases=True, dropout=0.2)
 }
 """The models that are not of the usual sizes."""
 REAL_STEPS = 7

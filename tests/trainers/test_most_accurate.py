@@ -10,7 +10,6 @@ import pytest
 import torch
 from real_training import SIZES
 from sections import read_section
-from sweep_files import told
 from tiny_training import VOCABULARY, TinyStage, batch, train_settings
 from torch import Tensor
 
@@ -115,35 +114,3 @@ def test_the_accuracy_is_that_of_a_tasks_held_out_rows(tmp_path: Path) -> None:
         chosen = load_model(checkpoint.path)(ids).logits[:, 3:-1].argmax(-1)
     [measured] = [metric["value"] for metric in result["metrics"] if metric["name"] == ACCURACY]
     assert measured == pytest.approx(float((chosen == ids[:, 4:]).double().mean()))
-
-
-SWEEP = """name: x
-stages:
-  p: {{kind: pretrain, model: {{num_layers: 1, num_heads: 1, head_dim: 16}}, embedding: nope,
-      data: {data}, train: {{tokens: 51_200, batch_tokens: 512, learning_rate: 1e-2, {train}}}}}
-"""
-
-
-@pytest.mark.parametrize(
-    ("data", "train", "expected"),
-    [
-        (
-            "{task: posgen, subtask: cot, length: 8}",
-            "select: most-accurate",
-            "p.train.validate_every: is missing: select most-accurate compares validations",
-        ),
-        (
-            "{corpus: python-docs, length: 8}",
-            "select: most-accurate, validate_every: 10",
-            "p.train.select: validations read the text of data, and this accuracy is that of",
-        ),
-        (
-            "{task: posgen, subtask: cot, length: 8}",
-            "select: most-acurate, validate_every: 10",
-            "did you mean 'most-accurate'?",
-        ),
-    ],
-)
-def test_wrong_settings(tmp_path: Path, data: str, train: str, expected: str) -> None:
-    [found] = told(tmp_path, SWEEP.format(data=data, train=train))
-    assert expected in found

@@ -80,11 +80,7 @@ def logits(model: Any, length: int = LENGTH) -> Tensor:
         ({"type": "dynamic-ntk"}, {"rope_type": "dynamic", "factor": 1.0}),
         (
             {"type": "yarn", "factor": 4},
-            {
-                "rope_type": "yarn",
-                "factor": 4.0,
-                "original_max_position_embeddings": TRAINED,
-            },
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED},
         ),
     ],
     ids=["linear", "dynamic", "yarn"],

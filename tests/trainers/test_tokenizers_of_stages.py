@@ -166,9 +166,7 @@ def test_a_result_says_what_became_of_the_examples(done: tuple[Store, Sweep]) ->
     assert 0 < examples["fill"] < 1
 
 
-def test_chats_are_learnt_in_the_template_that_was_brought(
-    done: tuple[Store, Sweep],
-) -> None:
+def test_chats_are_learnt_in_the_template_that_was_brought(done: tuple[Store, Sweep]) -> None:
     store, sweep = done
     [stage] = [stage for stage in sweep.stages if stage.section == "chats"]
     folder = store.folder("finetune", stage.key)

@@ -44,11 +44,7 @@ class Bigrams(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self,
-        input_ids: Tensor,
-        *,
-        documents: Tensor | None = None,
-        labels: Tensor | None = None,
+        self, input_ids: Tensor, *, documents: Tensor | None = None, labels: Tensor | None = None
     ) -> Output:
         """The logits, or with labels the sum of the losses, as the decoder's."""
         logits = self.dropout(self.embedding[input_ids]) @ self.weight + self.bias

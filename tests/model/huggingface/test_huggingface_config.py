@@ -129,22 +129,11 @@ def test_llama_3_starts_from_its_original_length(tmp_path: Path) -> None:
         "type": "rotary",
         "base": 500000.0,
         "transforms": [
-            {
-                "type": "yarn",
-                "factor": 8.0,
-                "beta": 4.0,
-                "ramp": "cycles",
-                "attention_factor": 1.0,
-            }
+            {"type": "yarn", "factor": 8.0, "beta": 4.0, "ramp": "cycles", "attention_factor": 1.0}
         ],
     }
     assert config.model == ModelConfig(
-        num_layers=2,
-        num_heads=4,
-        head_dim=16,
-        intermediate_size=176,
-        vocab_size=320,
-        norm_eps=1e-6,
+        num_layers=2, num_heads=4, head_dim=16, intermediate_size=176, vocab_size=320, norm_eps=1e-6
     )
 
 

@@ -10,14 +10,7 @@ import pytest
 import torch
 
 from benchmarks.parity import random_model
-from fope_lab.model import (
-    SCALES,
-    CheckpointError,
-    checkpoint,
-    load_model,
-    parameters,
-    read_config,
-)
+from fope_lab.model import SCALES, CheckpointError, checkpoint, load_model, parameters, read_config
 from fope_lab.model.hub import HubName, hub_name, model_folder
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
