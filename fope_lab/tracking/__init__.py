@@ -6,7 +6,7 @@ ignores a point that it already has, so every call may be interrupted anywhere a
 
     outline.py, names.py     a sweep as the store records it, and the names of its runs
     ledger.py                what is uploaded, and the last report
-    stage_run.py, points.py  what the run of a stage says, and its metrics: pure functions
+    stage_run.py             what the run of a stage says besides its metrics: pure functions
     prepared_views.py        the saved views that open on the figure
     uris.py                  which URIs are allowed, links to pages, and no passwords
     client.py                MLflow's client, its errors, and how long to wait for it

@@ -9,12 +9,11 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fope_lab.store import Checkpoint
 from fope_lab.tracking.client import Patience, concerns_one_run
 from fope_lab.tracking.outline import Outline
-from fope_lab.tracking.points import Point, PointId
 from fope_lab.tracking.stage_run import CHECKPOINT, MODEL_ID, SUMMARY, Dataset, Timeline
 
 if TYPE_CHECKING:
@@ -28,6 +27,21 @@ PARAMS_PER_BATCH = TAGS_PER_BATCH = 100
 """MLflow's limits for the parameters and for the tags of a request."""
 WITHOUT_MODELS = ("ENDPOINT_NOT_FOUND", "NOT_IMPLEMENTED", "FEATURE_DISABLED")
 """The error codes of a server that has no models, because it is too old, say."""
+PointId = tuple[str, int, int]
+"""The name, step and timestamp of a point, which identify it within a run: the value follows."""
+
+
+class Point(NamedTuple):
+    """A point of a metric as MLflow stores it; `timestamp` is in ms since 1970."""
+
+    name: str
+    step: int
+    timestamp: int
+    value: float
+
+    @property
+    def id(self) -> PointId:
+        return self.name, self.step, self.timestamp
 
 
 class Run:

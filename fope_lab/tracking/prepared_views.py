@@ -23,7 +23,6 @@ from typing import Any
 
 from fope_lab.stages.labels import label, telling_columns
 from fope_lab.tracking.outline import Outline, StageOutline
-from fope_lab.tracking.points import ERRORS
 from fope_lab.tracking.stage_run import CURRENT, EDITION, LINE, SUMMARY, valid_name
 
 TAG = "mlflow.sharedViewState."
@@ -51,6 +50,9 @@ LEAST = "least_"
 """The beginning of the names of metrics that a training has once, the least of a curve's values."""
 PERPLEXITY, LOSS, BITS = "perplexity", "loss", "bits_per_byte"
 """How names of metrics begin that say the same; a perplexity is first, on a logarithmic axis."""
+ERRORS = ("_stderr", "_ci95_low", "_ci95_high", "_n")
+"""The ends of the names of metrics that say how sure another metric is, as in loss_stderr and in
+perplexity_stderr/64."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from fope_lab.sweep import load_sweep, plan
 from fope_lab.sweep.made_by import output_digest
 from fope_lab.tracking import upload
 from fope_lab.tracking.outline import Outline
-from fope_lab.tracking.points import not_finite, points
 from fope_lab.tracking.prepared_views import prepared_views
 from fope_lab.tracking.stage_run import (
     NOTE,
@@ -37,6 +36,7 @@ from fope_lab.tracking.stage_run import (
     parameters,
     tags,
 )
+from fope_lab.tracking.upload import not_finite, points
 from fope_lab.tracking.uris import VIEW
 
 
