@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.named_types import NamedTypes, given_options
-from fope_lab.config.registry import Registry
+from fope_lab.config.options import Registry
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 

@@ -19,9 +19,8 @@ from annotated_types import Len
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import Parsed
 from fope_lab.config.named_types import given_options
-from fope_lab.config.options import Entry, Option, entry_of
+from fope_lab.config.options import Entry, Option, Registry, entry_of
 from fope_lab.config.problems import ConfigError, FieldPath, Problem, collecting, shown
-from fope_lab.config.registry import Registry
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import CORPORA, corpus_json_schema, parse_corpus
 from fope_lab.data.problems import DataError

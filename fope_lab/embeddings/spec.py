@@ -13,9 +13,8 @@ from typing import Annotated, Any
 
 from fope_lab.config.annotations import Doc
 from fope_lab.config.checks import Parsed
-from fope_lab.config.options import Entry, Option, options_of, summary
+from fope_lab.config.options import Entry, Option, Registry, options_of, summary
 from fope_lab.config.problems import FieldPath
-from fope_lab.config.registry import Registry
 from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding, EmbeddingError
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, FrequencyTransform
 from fope_lab.embeddings.presets import PRESETS

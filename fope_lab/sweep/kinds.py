@@ -10,9 +10,8 @@ from typing import Any
 
 from fope_lab.config import pydantic_errors
 from fope_lab.config.cache import Cache
-from fope_lab.config.options import Entry, entry_of
+from fope_lab.config.options import Entry, Registry, entry_of
 from fope_lab.config.problems import FieldPath, Problem, format_path
-from fope_lab.config.registry import Registry
 from fope_lab.stages import StageConfig
 from fope_lab.stages.base import STAGE_TYPES, UNTRAINED
 from fope_lab.sweep.grid_point import StageFields

@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fope_lab.config.named_types import NamedTypes, given_options
+from fope_lab.config.options import Registry
 from fope_lab.config.problems import ConfigError, NameTakenError
-from fope_lab.config.registry import Registry
 
 
 @dataclass(frozen=True, kw_only=True)

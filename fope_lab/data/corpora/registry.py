@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fope_lab.config.options import Registry
 from fope_lab.config.problems import ConfigError, FieldPath
-from fope_lab.config.registry import Registry
 from fope_lab.data.corpora.base import CORPUS_TYPES, Corpus
 from fope_lab.data.corpora.hub import PRESETS
 from fope_lab.data.problems import DataError

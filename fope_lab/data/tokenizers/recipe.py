@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import Parsed
 from fope_lab.config.named_types import NamedTypes, given_options
+from fope_lab.config.options import Registry
 from fope_lab.config.problems import Problem, in_few_words, shown, unknown_name
-from fope_lab.config.registry import Registry
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import corpus_json_schema, parse_corpus
 from fope_lab.data.olmo_eval import GPT_NEOX, GPT_NEOX_VOCABULARY
