@@ -93,11 +93,14 @@ def results(sweep: Sweep | File, store: Place | None = None) -> pandas.DataFrame
     have no row. The default store is FOPE_LAB_STORE, or ./fope-store.
     Raises SweepError for a wrong file, and StoreError if the store is not a folder.
     """
-    from fope_lab.report.claims.seeds import read_counted
+    from fope_lab.report.claims.seeds import counted_results
     from fope_lab.report.results.frame import results_frame
+    from fope_lab.report.results.stage_results import read_stages
 
     place = _store(store)
-    return results_frame(read_counted(_sweep(sweep, place), place).counted)
+    checked = _sweep(sweep, place)
+    read = read_stages(checked.stages, place)
+    return results_frame(counted_results(checked, read).counted)
 
 
 def load_model(

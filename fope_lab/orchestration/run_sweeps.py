@@ -30,8 +30,8 @@ from fope_lab.store.attempts import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.state import CACHED
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.notes import notes
-from fope_lab.sweep.plan import ACTIONS, Plan
-from fope_lab.sweep.stage_filter import StageFilter, every_stage, stages_of, stages_to_redo
+from fope_lab.sweep.plan import ACTIONS, Plan, stages_of
+from fope_lab.sweep.stage_filter import StageFilter, every_stage, stages_to_redo
 from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.tracker import Tracker, TrackingThread
 from fope_lab.tracking.uris import is_server
@@ -229,12 +229,10 @@ def _run_stages(
     prepare_environment(address)
     from fope_lab.orchestration.controller import run_stages
 
-    problem = None
+    tracking = TrackingThread(tracker, plans)
 
     @contextlib.contextmanager
     def watch(read_states: ReadStates, read_room: ReadRoom) -> Iterator[None]:
-        nonlocal problem
-        tracking = TrackingThread(tracker, plans)
         tracking.start()
         progress = RunProgress(stages, store, forecasts, read_room)
         try:
@@ -245,7 +243,6 @@ def _run_stages(
             tracking.flush(INTERRUPTED_SECONDS)  # the next run, or `sync`, uploads the rest
             raise
         tracking.flush()
-        problem = tracking.unreachable
 
     states = run_stages(
         stages,
@@ -257,7 +254,7 @@ def _run_stages(
         say=lambda line: print_line(console, line, style="yellow"),
         needed=NeededStates([planned.sweep for planned in plans], store).of,
     )
-    return states, problem
+    return states, tracking.unreachable
 
 
 def _upload(tracker: Tracker, plans: Sequence[Plan]) -> TrackingThread:

@@ -13,9 +13,9 @@ from fope_lab.provenance.checkout import Checkout, package_versions
 from fope_lab.report.claims.judge import StageSeconds, Verdict
 from fope_lab.report.claims.seeds import (
     CountedSeeds,
+    counted_results,
     counted_seeds,
     judge_sweep,
-    read_counted,
     seed_test_of,
 )
 from fope_lab.report.compare.before_after import BeforeAfter, pair_before_after
@@ -41,7 +41,7 @@ from fope_lab.report.results.settings import (
     group_over_settings,
     rate_notes,
 )
-from fope_lab.report.results.stage_results import StageResult, by_key
+from fope_lab.report.results.stage_results import StageResult, by_key, read_stages
 from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.report.results.training import TrainingCurves, group_training_curves
 from fope_lab.statistics.decision import SeedTest
@@ -112,7 +112,8 @@ def build_report(
     stages take, to price the seeds that would decide a claim.
     """
     section, by_section = sweep.report, sweep.by_section
-    results, test = read_counted(sweep, store), seed_test_of(sweep)
+    results = counted_results(sweep, read_stages(sweep.stages, store))
+    test = seed_test_of(sweep)
     stages, counted = results.stages, results.counted
     known = by_key(stages)
     cells = build_cells(counted)

@@ -100,6 +100,11 @@ def action(state: StageState) -> str:
     return "run" if state.checkpoint is None else "resume"
 
 
+def stages_of(plans: Iterable[Plan]) -> list[Stage]:
+    """The stages of all plans, each once; parents come before their children."""
+    return list({s.key: s for planned in plans for s in planned.sweep.stages}.values())
+
+
 def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> Plan:
     """Return what a run of `sweep` would do, given what the store holds; without one, everything.
 

@@ -26,7 +26,7 @@ from fope_lab.config.problems import (
 from fope_lab.stages.labels import LabelParts
 from fope_lab.store import Status
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.plan import Plan
+from fope_lab.sweep.plan import Plan, stages_of
 
 KEY_DIGITS = 6
 """The least number of digits of a key that name a stage."""
@@ -98,11 +98,6 @@ def _several(name: str, stages: Sequence[NamedStage], at: FieldPath) -> Problem:
 
 StageFilter = Callable[[Sequence[Plan]], Sequence[Plan]]
 """Returns plans with a part of the stages of the given ones."""
-
-
-def stages_of(plans: Iterable[Plan]) -> list[Stage]:
-    """The stages of all plans, each once; parents come before their children."""
-    return list({s.key: s for planned in plans for s in planned.sweep.stages}.values())
 
 
 def every_stage(plans: Sequence[Plan]) -> Sequence[Plan]:

@@ -33,10 +33,10 @@ from fope_lab.report.claims.judge import (
 )
 from fope_lab.report.claims.samples import Results
 from fope_lab.report.results.aggregate import json_value
-from fope_lab.report.results.stage_results import StageResult, read_stages
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.statistics.decision import STUDENT_T, SeedTest
 from fope_lab.statistics.sequential import SequentialT
-from fope_lab.store import StageState, Status, Store
+from fope_lab.store import StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.report_check import may_stop_early
 from fope_lab.sweep.seed_rule import SeedRule, StoppedEarly
@@ -320,9 +320,8 @@ class CountedResults:
     counted: tuple[StageResult, ...]
 
 
-def read_counted(sweep: Sweep, store: Store) -> CountedResults:
-    """Read the stages of a sweep, and find out which of them count."""
-    results = read_stages(sweep.stages, store)
+def counted_results(sweep: Sweep, results: tuple[StageResult, ...]) -> CountedResults:
+    """Find out which of a sweep's stages count."""
     if sweep.seed_rule is None:
         return CountedResults(results, results)
     needs = seed_needs(sweep)({result.stage.key: result for result in results})
