@@ -36,15 +36,7 @@ ARRAYS, FIGURE = "arrays.npz", "figure.svg"
 Needs = Literal["nothing", "model", "text"]
 """What an analysis looks at: nothing, a model, or a model that reads a text."""
 
-# Options that several analyses have.
-Preset = Annotated[str, Doc("The preset of the embedding.")]
-HeadDim = Annotated[int, Interval(ge=2), Doc("The dimensions of a head.")]
-Base = Annotated[float, Interval(gt=1), Doc("The base of RoPE's frequencies (θ).")]
-TrainLength = Annotated[int, Interval(ge=2), Doc("The trained length, in tokens.")]
-Positions = Annotated[int, Interval(ge=3), Doc("The number of positions, in tokens.")]
-Distances = Annotated[
-    int, Interval(ge=16), Doc("The trained length in tokens, and the number of distances.")
-]
+# Options of several analyses; rotation.py has those of a rotation.
 Sequences = Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")]
 Seed = Annotated[int, Interval(ge=0), Doc("The seed of all random draws.")]
 

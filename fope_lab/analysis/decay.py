@@ -12,19 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import (
-    Analysis,
-    Arrays,
-    Base,
-    Distances,
-    Floats,
-    HeadDim,
-    Preset,
-    Progress,
-    Seed,
-    Subject,
-)
-from fope_lab.analysis.rotation import OneRotation, as_complex
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed, Subject
+from fope_lab.analysis.rotation import Base, Distances, HeadDim, OneRotation, Preset, as_complex
 from fope_lab.config.annotations import Doc, Interval
 
 if TYPE_CHECKING:

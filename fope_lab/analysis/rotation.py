@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Floats
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import EmbeddingError, Shape, parse_embedding
@@ -18,6 +19,17 @@ from fope_lab.embeddings.describe import describe
 
 if TYPE_CHECKING:
     from fope_lab.embeddings.module import PositionEmbedding
+
+
+# Options of several analyses.
+Preset = Annotated[str, Doc("The preset of the embedding.")]
+HeadDim = Annotated[int, Interval(ge=2), Doc("The dimensions of a head.")]
+Base = Annotated[float, Interval(gt=1), Doc("The base of RoPE's frequencies (θ).")]
+TrainLength = Annotated[int, Interval(ge=2), Doc("The trained length, in tokens.")]
+Positions = Annotated[int, Interval(ge=3), Doc("The number of positions, in tokens.")]
+Distances = Annotated[
+    int, Interval(ge=16), Doc("The trained length in tokens, and the number of distances.")
+]
 
 
 @dataclass(frozen=True)

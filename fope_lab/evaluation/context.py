@@ -138,26 +138,23 @@ class Context:
         """Log measurements of one x as one row of metrics, and put them into the result. The row's
         step is their x, or `step` for single numbers (default 0). Raises ValueError for a metric or
         a point that the evaluation does not declare, and for several points at once."""
-        for measurement in measurements:
-            if measurement.name not in self._declared:
-                near = did_you_mean(measurement.name, sorted(self._declared))
-                raise ValueError(
-                    f"{type(self._spec).__name__}.metrics() does not declare "
-                    f"{measurement.name!r}{near}"
+        for one in measurements:
+            if one.name not in self._declared:
+                kind, near = (
+                    type(self._spec).__name__,
+                    did_you_mean(one.name, sorted(self._declared)),
                 )
-            points = self._declared[measurement.name].xs or (None,)
-            if measurement.x not in points:
-                raise ValueError(
-                    f"{measurement.name} is measured at {measurement.x}, and declared at "
-                    f"{', '.join(map(str, points))}"
-                )
-        xs = {measurement.x for measurement in measurements}
+                raise ValueError(f"{kind}.metrics() does not declare {one.name!r}{near}")
+            points = self._declared[one.name].xs or (None,)
+            if one.x not in points:
+                declared = ", ".join(map(str, points))
+                raise ValueError(f"{one.name} is measured at {one.x}, and declared at {declared}")
+        xs = {one.x for one in measurements}
         if len(xs) != 1:
             found = ", ".join(map(str, xs)) or "none"
             raise ValueError(f"log takes the measurements of one point, found {found}")
         [x] = xs
-        rows = [measurement.row for measurement in measurements]
-        values = {name: value for row in rows for name, value in row.items()}
+        values = {name: value for one in measurements for name, value in one.row.items()}
         self._log_row(x if x is not None else step or 0, values)
         self._measured += measurements
 

@@ -100,28 +100,24 @@ class SharedWork:
     def _take(self, digest: str, count: int) -> list[Result]:
         """The results of the next list that an earlier attempt has, of the very same batches."""
         place = len(self._lists)
-        if place >= len(self._saved):
-            return []
-        saved_digest, results = self._saved[place]
-        if saved_digest != digest:
-            self._saved = self._saved[:place]
-            return []
-        return list(results[:count])
+        if place < len(self._saved) and self._saved[place][0] == digest:
+            return list(self._saved[place][1][:count])
+        del self._saved[place:]
+        return []
 
     def _save_if_due(self, stop: bool) -> None:
         patience = max(SAVE_SECONDS, self._saving_seconds / SAVING_SHARE)
         started = time.monotonic()
         if self._has_new and (stop or started - self._saved_at >= patience):
             self._step = max(self._step + 1, sum(len(results) for _, results in self._lists))
-            self._writer.save_checkpoint(self._step, self._write, partial=True)
+            self._writer.save_checkpoint(
+                self._step, lambda folder: write_results(folder, self._lists), partial=True
+            )
             self._saved_at = time.monotonic()
             self._saving_seconds, self._has_new = self._saved_at - started, False
         if stop:
             self._writer.note("asked to stop; the results of all batches so far are saved")
             raise StageStoppedError("stopped between two batches")
-
-    def _write(self, directory: Path) -> None:
-        write_results(directory, self._lists)
 
 
 def write_results(directory: Path, lists: Sequence[tuple[str, Sequence[Result]]]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from answering import BYTE, Told
 from hypothesis import given
@@ -20,8 +21,8 @@ from fope_lab.data.tokenizers.tokenizer import as_tokenizer
 from fope_lab.evaluation.context import run
 from fope_lab.evaluation.scoring.generating import Answer
 from fope_lab.papers.resonance.leval import (
-    FORMATS,
     LEval,
+    Prompt,
     PromptParts,
     ScoredQuestion,
     average,
@@ -44,9 +45,11 @@ ANSWERS = {
 """For each task a right answer, and what a model writes that finds it."""
 QUESTION = "Is it so? Answer this question based on the world described in the document."
 ONE = ScoredQuestion(
-    ((10, 0), (7, 3)), (Answer("yes", 4, True), Answer(" ", 9, False)), (100.0, 0.0)
+    (Prompt(np.zeros(10, int), 0), Prompt(np.zeros(7, int), 3)),
+    (Answer("yes", 4, True), Answer(" ", 9, False)),
+    (100.0, 0.0),
 )
-OTHER = ScoredQuestion(((12, 5),), (Answer("no", 2, True),), (50.0,))
+OTHER = ScoredQuestion((Prompt(np.zeros(12, int), 5),), (Answer("no", 2, True),), (50.0,))
 ASKED = PromptParts("Why?", instructions="Be short.", lead="\nAnswer:")
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
@@ -96,7 +99,7 @@ def test_a_model_that_finds_the_answer_has_full_marks(task: str) -> None:
     right = (100.0,) * each
     wrong = {"coursera": (25.0,), "sci_fi": (0.0, 100.0)}.get(task, (0.0,))
     assert [one.scores for one in found] == [right, wrong, right]
-    assert all(left_out == 0 for one in found for _, left_out in one.asked)
+    assert all(prompt.left_out == 0 for one in found for prompt in one.asked)
     assert done[-1] == 3 * each
 
 
@@ -146,7 +149,7 @@ def test_a_long_document_is_cut_at_its_end_or_codes_at_its_beginning(
     def asked(document: str, context_length: int) -> tuple[int, int]:
         example = question(task, document)
         [one] = leval(Told(say), BYTE, task, [example], context_length=context_length)
-        return one.asked[0]
+        return len(one.asked[0].ids), one.asked[0].left_out
 
     tokens, _ = asked(document, 3000)
     assert asked(document, 512 + tokens - 50) == (tokens - 50, 50)
@@ -278,11 +281,11 @@ def test_a_prompt_without_its_document_may_be_too_long() -> None:
 
 
 def test_plain_and_llama2_formats() -> None:
-    assert BYTE.decode(FORMATS["plain"](BYTE, ASKED)) == "Be short.Why?\nAnswer:"
+    assert BYTE.decode(ASKED.written("plain", BYTE)) == "Be short.Why?\nAnswer:"
     expected = "[INST]<<SYS>>\nBe short.\n<</SYS>>\n\nWhy?[/INST]\nAnswer:"
-    assert BYTE.decode(FORMATS["llama2"](BYTE, ASKED)) == expected
-    assert BYTE.decode(FORMATS["llama2"](BYTE, PromptParts("Why?"))) == "[INST]Why?[/INST]"
-    assert BYTE.decode(FORMATS["llama2"](BYTE, PromptParts("Why?", closed=False))) == "[INST]Why?"
+    assert BYTE.decode(ASKED.written("llama2", BYTE)) == expected
+    assert BYTE.decode(PromptParts("Why?").written("llama2", BYTE)) == "[INST]Why?[/INST]"
+    assert BYTE.decode(PromptParts("Why?", closed=False).written("llama2", BYTE)) == "[INST]Why?"
 
 
 def chatty(make_bpe: Callable[..., Any], template: str | None) -> Any:
@@ -293,7 +296,7 @@ def chatty(make_bpe: Callable[..., Any], template: str | None) -> Any:
 
 def test_what_a_model_expects_before_a_text_is_there_once(make_bpe: Callable[..., Any]) -> None:
     bpe = make_bpe(bos=True)
-    assert FORMATS["plain"](as_tokenizer(bpe), PromptParts("Why?")) == bpe.encode("Why?")
+    assert PromptParts("Why?").written("plain", as_tokenizer(bpe)) == bpe.encode("Why?")
     assert bpe.encode("Why?")[0] == 1
 
 
@@ -309,7 +312,7 @@ def test_the_chat_format_is_the_templates_own_prompt(
         messages, tokenize=True, add_generation_prompt=True, return_dict=True
     )["input_ids"]
     lead = bpe.encode(asked.lead, add_special_tokens=False)
-    assert FORMATS["chat"](as_tokenizer(bpe), asked) == [*expected, *lead]
+    assert asked.written("chat", as_tokenizer(bpe)) == [*expected, *lead]
 
 
 @pytest.mark.parametrize(
@@ -319,6 +322,6 @@ def test_a_template_that_can_write_no_chat_is_an_error(
     make_bpe: Callable[..., Any], template: str | None, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        FORMATS["chat"](as_tokenizer(chatty(make_bpe, template)), ASKED)
+        ASKED.written("chat", as_tokenizer(chatty(make_bpe, template)))
     with pytest.raises(DataError, match="no chat template"):
-        FORMATS["chat"](BYTE, ASKED)
+        ASKED.written("chat", BYTE)

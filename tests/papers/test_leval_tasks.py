@@ -24,6 +24,7 @@ from fope_lab.papers.resonance.leval_tasks import (
     TaskFiles,
     exact_match,
     read_questions,
+    scores,
 )
 from fope_lab.sweep.graph import Stage
 
@@ -117,15 +118,16 @@ def test_a_document_that_is_wrong(
         list(read_questions(TaskFiles(str(tmp_path)), task))
 
 
-def test_a_row_that_lacks_a_field_names_those_it_has(tmp_path: Path) -> None:
-    written(tmp_path / NAME, {"input": "q", "outputs": ["A"]})
-    with pytest.raises(DataError, match=r"line 1 has no field instructions \(it has: input, out"):
-        list(read_questions(TaskFiles(str(tmp_path)), "tpo"))
-
-
-def test_a_file_that_is_no_json_is_named(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text("no json\n")
-    with pytest.raises(DataError, match=r"tpo\.jsonl can't be read"):
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"input": "q", "outputs": ["A"]}', r"1 has no field instructions \(it has: input, out"),
+        ("no json", r"tpo\.jsonl can't be read"),
+    ],
+)
+def test_a_line_that_is_no_document(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / NAME).write_text(f"{line}\n")
+    with pytest.raises(DataError, match=message):
         list(read_questions(TaskFiles(str(tmp_path)), "tpo"))
 
 
@@ -228,7 +230,7 @@ def test_planning_imports_nothing_heavy(folder: Path) -> None:
 def test_what_is_written_is_scored_as_published(
     metric: str, text: str, answer: str, expected: float
 ) -> None:
-    assert METRICS[metric]([text], answer) == [expected]
+    assert METRICS[metric](text, answer) == expected
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ def test_what_is_written_is_scored_as_published(
     ],
 )
 def test_a_judgement_is_two_scores(story: str, fact: str, expected: list[float]) -> None:
-    assert METRICS["judgement"]([story, fact], "True [fact: False]") == expected
+    assert scores("sci_fi", [story, fact], "True [fact: False]") == expected
 
 
 def test_numbers_are_equal_as_numbers_and_texts_without_spaces() -> None:

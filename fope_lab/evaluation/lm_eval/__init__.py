@@ -123,24 +123,23 @@ class LMEval(ModelEvaluation, kind="lm-eval"):
     def metrics(self) -> Iterable[Metric]:
         """Every metric of every task and group through every filter; claims call the first one of a
         task by the task's name."""
-        for task in all_tasks(self.items):
-            yield from self._declared(task.name, task.metrics, self.by_words)
-        for group in all_groups(self.items) if self.by_words is None else ():
-            yield from self._declared(group.name, group.metrics, None)
+        curve = self.by_words is not None
+        for item in self._measured():
+            for place, one in enumerate(item.metrics):
+                name = metric_name(item.name, one)
+                yield Metric(
+                    name=f"{name}_by_{WORDS.name}" if curve else name,
+                    short_name=name if place else _word(item.name),
+                    better="higher" if one.higher_is_better else "lower",
+                    unit="fraction" if one.metric in FRACTIONS else "number",
+                    axis=WORDS if curve else None,
+                    xs=tuple(sorted(self.by_words)) if self.by_words else None,
+                )
 
-    def _declared(
-        self, task: str, metrics: Iterable[TaskMetric], xs: Sequence[int] | None
-    ) -> Iterable[Metric]:
-        for place, one in enumerate(metrics):
-            name = metric_name(task, one)
-            yield Metric(
-                name=name if xs is None else f"{name}_by_{WORDS.name}",
-                short_name=name if place else _word(task),
-                better="higher" if one.higher_is_better else "lower",
-                unit="fraction" if one.metric in FRACTIONS else "number",
-                axis=None if xs is None else WORDS,
-                xs=None if xs is None else tuple(sorted(xs)),
-            )
+    def _measured(self) -> list[Item]:
+        """The tasks, and the groups where they have a single number."""
+        groups = all_groups(self.items) if self.by_words is None else ()
+        return [*all_tasks(self.items), *groups]
 
     @functools.cached_property
     def identities(self) -> dict[str, Any]:
@@ -196,19 +195,15 @@ class LMEval(ModelEvaluation, kind="lm-eval"):
                     "sweep was planned; run the sweep again to plan with them"
                 )
         outcome = evaluate(self, context)
-        if self.by_words is None:
-            measured: list[Item] = [*all_tasks(self.items), *all_groups(self.items)]
-            for item in measured:
-                context.log(*(outcome.overall(item.name, one) for one in item.metrics))
-        else:
-            for x in sorted(self.by_words):
-                found = [
-                    outcome.in_range(task.name, one, x)
-                    for task in all_tasks(self.items)
-                    for one in task.metrics
-                ]
-                if there := [one for one in found if one is not None]:
-                    context.log(*there)
+        for x in (None,) if self.by_words is None else sorted(self.by_words):
+            found = [
+                measured
+                for item in self._measured()
+                for one in item.metrics
+                if (measured := outcome.measured(item.name, one, x)) is not None
+            ]
+            if found:
+                context.log(*found)
         context.save(lambda folder: _write_answers(folder / ANSWERS, outcome.samples))
         context.keep(tasks=outcome.results)
         return dict(outcome.recorded)

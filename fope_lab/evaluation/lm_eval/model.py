@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -58,9 +57,15 @@ class Outcome:
     ends: tuple[int, ...]
     """The upper ends of the ranges of words, ascending; empty if there are none."""
 
-    def overall(self, name: str, metric: TaskMetric) -> Measurement:
-        """A metric over all questions of a task or group. Raises DataError if the harness did not
-        compute it."""
+    def measured(self, name: str, metric: TaskMetric, x: int | None) -> Measurement | None:
+        """A metric over all questions of a task or group, or over the questions in the range of
+        words that ends at `x`; None if there are none.
+
+        Raises DataError if the harness did not compute it, or if questions have no length.
+        """
+        return self._overall(name, metric) if x is None else self._in_range(name, metric, x)
+
+    def _overall(self, name: str, metric: TaskMetric) -> Measurement:
         found = self.results[name]
         if metric.key not in found:
             measured = ", ".join(key for key in found if "," in key) or "none"
@@ -73,9 +78,7 @@ class Outcome:
             n=found.get("sample_count", {}).get(metric.key, found.get("sample_len")),
         )
 
-    def in_range(self, name: str, metric: TaskMetric, x: int) -> Measurement | None:
-        """A task's metric over the questions in the range of words that ends at `x`; None if there
-        are none. Raises DataError if questions have no length in words."""
+    def _in_range(self, name: str, metric: TaskMetric, x: int) -> Measurement | None:
         values = [
             sample[metric.metric]
             for sample in self.samples[name]
@@ -246,15 +249,16 @@ def evaluate(stage: LMEval, context: Context) -> Outcome:
     groups: dict[str, Group] = {}
     for item in stage.items:
         _add_groups(item, tasks, groups)
-    with _one_process():
-        found = run_harness(
-            lm=model,
-            task_dict={"tasks": tasks, "groups": groups},
-            limit=stage.limit,
-            bootstrap_iters=BOOTSTRAPS,
-            log_samples=True,
-            apply_chat_template=stage.format == "chat",
-        )
+    # Else the harness starts a process on each core for the bootstrap.
+    os.environ["DISABLE_MULTIPROC"] = "1"
+    found = run_harness(
+        lm=model,
+        task_dict={"tasks": tasks, "groups": groups},
+        limit=stage.limit,
+        bootstrap_iters=BOOTSTRAPS,
+        log_samples=True,
+        apply_chat_template=stage.format == "chat",
+    )
     recorded = {
         "lm_eval": importlib.metadata.version("lm_eval"),
         "tasks": stage.identities,
@@ -310,17 +314,3 @@ def _add_groups(item: Item, tasks: Mapping[str, ConfigurableTask], groups: dict[
     for member in item.members:
         group.add(_add_groups(member, tasks, groups))
     return group
-
-
-@contextlib.contextmanager
-def _one_process() -> Iterator[None]:
-    """Keep the harness from starting a process on each core for the bootstrap."""
-    before = os.environ.get("DISABLE_MULTIPROC")
-    os.environ["DISABLE_MULTIPROC"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["DISABLE_MULTIPROC"]
-        else:
-            os.environ["DISABLE_MULTIPROC"] = before

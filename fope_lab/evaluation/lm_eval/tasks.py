@@ -12,6 +12,7 @@ import ast
 import difflib
 import functools
 import importlib.util
+import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -100,13 +101,12 @@ class HarnessTask:
             listed = [{"metric": name} for name in DEFAULT_METRICS.get(kind, ())]
         filters = [one["name"] for one in self.config.get("filter_list") or ()] or ["none"]
         found = []
-        for filter_name in filters:
-            for entry in listed:
-                name = str(entry["metric"])
-                if isinstance(entry["metric"], Function):
-                    name = name.rpartition(".")[2]
-                better = entry.get("higher_is_better", name not in LOWER_IS_BETTER)
-                found.append(TaskMetric(name, filter_name, bool(better)))
+        for filter_name, entry in itertools.product(filters, listed):
+            name = str(entry["metric"])
+            if isinstance(entry["metric"], Function):
+                name = name.rpartition(".")[2]
+            better = entry.get("higher_is_better", name not in LOWER_IS_BETTER)
+            found.append(TaskMetric(name, filter_name, bool(better)))
         return found
 
     @property
@@ -170,15 +170,14 @@ class HarnessGroup:
 
     @functools.cached_property
     def metrics(self) -> list[TaskMetric]:
-        listed = self.config.get("aggregate_metric_list") or ()
         found = []
-        for entry in [listed] if isinstance(listed, Mapping) else listed:
+        for entry in _listed(self.config.get("aggregate_metric_list")):
             name, filters = entry["metric"], entry.get("filter_list")
             own = [one for task in self.tasks for one in task.metrics if one.metric == name]
             better = all(one.higher_is_better for one in own)
             if filters is None:
                 filters = sorted({one.filter for one in own})
-            for filter_name in [filters] if isinstance(filters, str) else filters:
+            for filter_name in _listed(filters):
                 found.append(TaskMetric(name, filter_name, better))
         return found
 
@@ -301,8 +300,7 @@ class TaskFinder:
         common = {key: value for key, value in config.items() if key not in fields}
         common |= overrides
         members: list[Item] = []
-        listed = config.get("task") or ()
-        for member in [listed] if isinstance(listed, str) else listed:
+        for member in _listed(config.get("task")):
             entry = {"task": member} if isinstance(member, str) else dict(member)
             named = entry.get("group", entry.get("task"))
             known = named in self._names.files or named in self._names.tags
@@ -320,18 +318,15 @@ class TaskFinder:
         assert self._own is not None
         code = sorted(self._own.rglob("*.py"))
         found = {one.name: one for one in (*sources, *code) if "__pycache__" not in one.parts}
-        data = enumerate(data_files(path, config))
+        splits = _splits(with_local_data(path, config)).values()
+        data = enumerate(file for files in splits for file in files)
         return found | {f"data.{number}": one for number, one in data}
 
 
-def data_files(path: Path, config: Mapping[str, Any]) -> list[Path]:
-    """The local files that a task reads its questions from. Relative ones are looked up beside the
-    task's file `path`, then in the current folder. Raises ConfigError if one is in neither."""
-    return [file for files in _splits(with_local_data(path, config)).values() for file in files]
-
-
 def with_local_data(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with absolute paths of local data files; see data_files."""
+    """The configuration with absolute paths of the local files with the questions. Relative ones
+    are looked up beside the task's file `path`, then in the current folder. Raises ConfigError if
+    one is in neither."""
     settings = config.get("dataset_kwargs") or {}
     if config.get("dataset_path") not in FILE_BUILDERS or "data_files" not in settings:
         return dict(config)
@@ -348,10 +343,12 @@ def _splits(config: Mapping[str, Any]) -> dict[str, list[Path]]:
     if config.get("dataset_path") not in FILE_BUILDERS:
         return {}
     by_split = given if isinstance(given, Mapping) else {"train": given}
-    return {
-        split: [Path(file) for file in ([files] if isinstance(files, str) else files)]
-        for split, files in by_split.items()
-    }
+    return {split: [Path(file) for file in _listed(files)] for split, files in by_split.items()}
+
+
+def _listed(given: Any) -> list[Any]:
+    """What a file gives once or in a list."""
+    return list(given or ()) if isinstance(given, list | tuple | None) else [given]
 
 
 def _existing(folder: Path, file: Path) -> Path:
@@ -377,19 +374,13 @@ def _merged(path: Path) -> tuple[dict[str, Any], list[Path]]:
         raise ConfigError(Problem((), f"{path} can't be read: {error}")) from error
     if not isinstance(config, dict):
         raise ConfigError(Problem((), f"{path} holds no fields of a task"))
-    included = config.pop("include", None) or []
     merged: dict[str, Any] = {}
     files = [path]
-    for name in [included] if isinstance(included, str) else included:
+    for name in _listed(config.pop("include", None)):
         other, theirs = _merged(path.parent / name)
         merged |= {key: value for key, value in other.items() if key != "task_list"}
         files += theirs
     return merged | config, files
-
-
-@functools.cache
-def _names_of_harness(folder: Path) -> _Names:
-    return _names_below(folder)
 
 
 def _names_below(folder: Path) -> _Names:
@@ -406,6 +397,9 @@ def _names_below(folder: Path) -> _Names:
             for tag in _tags(path, text, fields) if kind == "task" else ():
                 tags.setdefault(tag, set()).add(name)
     return _Names(files, tags)
+
+
+_names_of_harness = functools.cache(_names_below)  # whose files don't change
 
 
 def _yaml_files(folder: Path) -> Iterator[str]:
@@ -444,7 +438,7 @@ def _read_tags(text: str) -> list[str]:
         given = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError:
         return []  # whoever asks for the task gets the error of the whole file
-    return [given] if isinstance(given, str) else list(given or ())
+    return _listed(given)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -192,25 +192,18 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
             if "over" in losses:
                 values[RATIO] = math.exp(losses["corpus"] - losses["over"])
             count = results["corpus"].count
-            context.log(
-                *(
-                    Measurement(name=name, x=length, value=value, n=count)
-                    for name, value in values.items()
-                )
+            measured = (
+                Measurement(name=name, x=length, value=value, n=count)
+                for name, value in values.items()
             )
+            context.log(*measured)
             tokens_read[str(length)] = count
             sums[str(length)] = {field: result.as_json() for field, result in results.items()}
             if length == largest and self.position_buckets is not None:
                 by_position = results["corpus"].by_position(self.position_buckets)
         for bucket in by_position:
-            context.log(
-                Measurement(
-                    name=BY_POSITION,
-                    x=bucket.last_context,
-                    value=bucket.perplexity,
-                    n=bucket.count,
-                )
-            )
+            x, value = bucket.last_context, bucket.perplexity
+            context.log(Measurement(name=BY_POSITION, x=x, value=value, n=bucket.count))
         context.keep(sums=sums, by_position=[dataclasses.asdict(bucket) for bucket in by_position])
         return {
             "method": self.method,

@@ -19,8 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby, islice, pairwise
-from typing import Any, Literal
+from itertools import groupby, pairwise
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from fope_lab.data.packing import ShardedArray
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.scoring.batches import Result, Work, one_after_another
+from fope_lab.evaluation.scoring.batches import Result, Work, batches_of, one_after_another
 from fope_lab.evaluation.scoring.reading import device_of, final_states, pass_over
 
 MOST_LOSS = 700.0  # nats: beyond it perplexity is no number
@@ -39,8 +39,7 @@ LOSS_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 t
 Tokens = NDArray[Any] | ShardedArray
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """The model reads tokens `start` … `end` − 1; those from `scored` on predict the ones after
     them, up to token `end`."""
 
@@ -100,7 +99,7 @@ class PerplexityResult:
         }
 
     def by_position(self, buckets: int) -> list[PositionBucket]:
-        """Token-weighted, in so many ranges of positions that differ by a token at most."""
+        """The losses in so many ranges of positions, whose sizes differ by a token at most."""
         if not 1 <= buckets <= self.length:
             raise ValueError(f"found {buckets} buckets, needs 1 to the length {self.length}")
         ends = [self.length * (index + 1) // buckets for index in range(buckets)]
@@ -122,12 +121,8 @@ class PositionBucket:
     count: int
 
     @property
-    def loss(self) -> float:
-        return self.loss_sum / self.count
-
-    @property
     def perplexity(self) -> float:
-        return math.exp(self.loss)
+        return math.exp(self.loss_sum / self.count)
 
 
 def perplexity(
@@ -156,11 +151,12 @@ def perplexity(
         )
     windows = WINDOWS[method](len(tokens), length, stride)
     device = device_of(model)
+    size = max(1, batch_tokens // length)
     batches = [
         batch
         # Windows of one shape follow one another, so that they can be stacked.
         for _, alike in groupby(windows, key=lambda w: (w.end - w.start, w.end - w.scored))
-        for batch in _batched(alike, max(1, batch_tokens // length))
+        for batch in batches_of(list(alike), size)
     ]
 
     def compute(batch: list[Window]) -> Result:
@@ -235,8 +231,3 @@ def _losses(model: Any, tokens: Tokens, windows: list[Window], device: torch.dev
         for states, target in zip(hidden.split(LOSS_ROWS), targets.split(LOSS_ROWS), strict=True)
     ]
     return torch.cat(losses).view(len(windows), -1)
-
-
-def _batched(windows: Iterator[Window], size: int) -> Iterator[list[Window]]:
-    while batch := list(islice(windows, size)):
-        yield batch

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from numpy.typing import NDArray
 
 Batch = TypeVar("Batch")
+Item = TypeVar("Item")
 Result = tuple[NDArray[Any], ...]
 """What one batch gave: so many arrays, each of one dtype and number of dimensions in all batches of
 a list."""
@@ -51,6 +52,6 @@ def one_after_another(
     yield from map(compute, batches)
 
 
-def batches_of(places: Sequence[int], size: int) -> list[list[int]]:
-    """The places in lists of `size`, the last one shorter."""
-    return [list(places[first : first + size]) for first in range(0, len(places), size)]
+def batches_of(items: Sequence[Item], size: int) -> list[list[Item]]:
+    """The items in lists of `size`, the last one shorter."""
+    return [list(items[first : first + size]) for first in range(0, len(items), size)]

@@ -63,7 +63,8 @@ def exact_match(
         return (_score(model, reader, [questions[i] for i in batch]),)
 
     def skip(batch: list[int], result: Result | None) -> None:
-        reader.skip(*_read([questions[i] for i in batch]))
+        ids = np.stack([questions[i].input_ids for i in batch])
+        reader.skip(ids[:, :-1], max(len(questions[i].answer_ids) for i in batch))
 
     right = np.zeros(len(questions), np.bool_)
     done = 0
@@ -72,13 +73,6 @@ def exact_match(
         done += len(batch)
         progress(done)
     return right
-
-
-def _read(questions: Sequence[Question]) -> tuple[NDArray[np.int64], int]:
-    """The ids (batch, length − 1) of questions of one length, and how many last states are
-    wanted."""
-    ids = np.stack([one.input_ids for one in questions])
-    return ids[:, :-1], max(len(one.answer_ids) for one in questions)
 
 
 @torch.inference_mode()
@@ -108,10 +102,7 @@ def correct_tokens(
     """Which tokens of sequences (count, length) a model predicts when it reads those before them.
 
     Its prediction is the argmax. The result is (count, length − given), from token number `given`
-    on. `model.hidden(input_ids)` is
-    (batch, length, …), and `model.head` of some of these states their logits. About `batch_tokens`
-    are read at once; `progress` takes how many sequences are done, and `work` gives the results of
-    batches.
+    on. The model and the options are as in exact_match.
     """
     count, length = sequences.shape
 

@@ -6,7 +6,6 @@ Questions with several answers, cloze tasks and losses of answers are all read o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,8 +29,7 @@ class Score(NamedTuple):
     tokens: int
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     """Tokens that the model reads once (length,), and the places and continuations of its
     requests."""
 
@@ -61,12 +59,12 @@ def score_continuations(
     number; what the model itself raises is an error, never a score.
     """
     rows = _rows(requests)
-    batches = list(_batches(rows, batch_tokens, padded=_may_pad(model)))
+    # What follows a token can't change the positions of those before.
+    padded = all(one.keys_cacheable for one in getattr(model, "position_embeddings", ()))
+    batches = list(_batches(rows, batch_tokens, padded=padded))
 
     def compute(batch: list[int]) -> Result:
-        scores = _score(model, [rows[index] for index in batch])
-        greedy = np.array([score.greedy for score in scores], np.bool_)
-        return np.array([score.logprob for score in scores], np.float64), greedy
+        return _score(model, [rows[index] for index in batch])
 
     def skip(batch: list[int], result: Result | None) -> None:
         longest = max(len(rows[index].input_ids) for index in batch)
@@ -97,11 +95,6 @@ def _rows(requests: Sequence[tuple[Ids, Ids]]) -> list[_Row]:
     return sorted(rows.values(), key=lambda row: len(row.input_ids))
 
 
-def _may_pad(model: Any) -> bool:
-    """Whether what follows a token can't change the positions of those before."""
-    return all(one.keys_cacheable for one in getattr(model, "position_embeddings", ()))
-
-
 def _batches(rows: list[_Row], batch_tokens: int, *, padded: bool) -> Iterator[list[int]]:
     batch: list[int] = []
     for index, row in enumerate(rows):
@@ -116,7 +109,8 @@ def _batches(rows: list[_Row], batch_tokens: int, *, padded: bool) -> Iterator[l
 
 
 @torch.inference_mode()
-def _score(model: Any, rows: list[_Row]) -> list[Score]:
+def _score(model: Any, rows: list[_Row]) -> Result:
+    """The log-probabilities (requests,) of all rows' continuations, and which are greedy."""
     longest = max(len(row.input_ids) for row in rows)
     ids = np.zeros((len(rows), longest), np.int64)
     for index, row in enumerate(rows):
@@ -143,13 +137,11 @@ def _score(model: Any, rows: list[_Row]) -> list[Score]:
         logprob = logits[row_of, target] - logits.logsumexp(-1)[row_of]
         logprobs[mine] = logprob.double().cpu().numpy()
         likeliest[mine] = (logits.argmax(-1)[row_of] == target).cpu().numpy()
-    scores, end = [], 0
-    for place, _, tokens in asked:
-        start, end = end, end + len(tokens)
-        logprob = float(logprobs[start:end].sum())
+    starts = np.cumsum([0, *(len(tokens) for _, _, tokens in asked[:-1])])
+    sums = np.array([of.sum() for of in np.split(logprobs, starts[1:])])
+    for (place, _, _), logprob in zip(asked, sums, strict=True):
         if not np.isfinite(logprob):
             raise ValueError(
                 f"the log-probability of request {place} is {logprob}: the model is broken there"
             )
-        scores.append(Score(logprob, bool(likeliest[start:end].all()), len(tokens)))
-    return scores
+    return sums, np.logical_and.reduceat(likeliest, starts)

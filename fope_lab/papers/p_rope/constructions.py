@@ -15,19 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import (
-    Analysis,
-    Arrays,
-    Base,
-    Distances,
-    Floats,
-    HeadDim,
-    Preset,
-    Progress,
-    Seed,
-    Subject,
-)
-from fope_lab.analysis.rotation import as_complex, rotation
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed, Subject
+from fope_lab.analysis.rotation import Base, Distances, HeadDim, Preset, as_complex, rotation
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
@@ -65,10 +54,7 @@ def turned(embedding: PositionEmbedding, vector: Floats, positions: NDArray[np.i
 
 
 def peaked_scores(
-    embedding: PositionEmbedding,
-    query: Floats,
-    peaks: NDArray[np.int64],
-    length: int,
+    embedding: PositionEmbedding, query: Floats, peaks: NDArray[np.int64], length: int
 ) -> Floats:
     """Return the scores (peaks, length) by distance of a query (head_dim,), divided by its squared
     norm, for keys that are the query rotated by each of the distances `peaks` (Prop. 3.1)."""
@@ -273,10 +259,7 @@ def drawn_positions(length: int, bound: int, generator: np.random.Generator) -> 
 
 
 def scores_at(
-    frequencies: Floats,
-    queries: Floats,
-    keys: Floats,
-    positions: NDArray[np.int64],
+    frequencies: Floats, queries: Floats, keys: Floats, positions: NDArray[np.int64]
 ) -> Floats:
     """Return RoPE's scores (pairs, length) of queries and keys (pairs, head_dim), divided by
     head_dim.
@@ -356,6 +339,7 @@ class RandomDecay(
 
     @property
     def number_words(self) -> Mapping[str, str]:
+        deviation = "deviation of Gaussian scores over the"
         return {
             f"x{bound}_{name}": f"{words}, positions from {bound} times the length{unit}"
             for bound in (2**i for i in range(self.reach.bit_length()))
@@ -366,16 +350,8 @@ class RandomDecay(
                     ", tokens",
                 ),
                 ("constant_far", "mean constant score over the farthest eighth", ""),
-                (
-                    "gaussian_deviation_near",
-                    "deviation of Gaussian scores over the nearest eighth",
-                    "",
-                ),
-                (
-                    "gaussian_deviation_far",
-                    "deviation of Gaussian scores over the farthest eighth",
-                    "",
-                ),
+                ("gaussian_deviation_near", f"{deviation} nearest eighth", ""),
+                ("gaussian_deviation_far", f"{deviation} farthest eighth", ""),
             )
         }
 

@@ -14,18 +14,8 @@ import numpy as np
 from annotated_types import MinLen
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import (
-    Analysis,
-    Arrays,
-    Base,
-    Floats,
-    HeadDim,
-    Positions,
-    Progress,
-    Subject,
-    TrainLength,
-)
-from fope_lab.analysis.rotation import Rotation, rotation
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Subject
+from fope_lab.analysis.rotation import Base, HeadDim, Positions, Rotation, TrainLength, rotation
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import EachOnce
 from fope_lab.config.problems import Problem
@@ -40,7 +30,8 @@ PARTS = {
     "precritical": "pairs that complete a turn in training",
     "postcritical": "pairs that rotate more slowly",
 }
-METHODS = ("rope", "resonance-rope")
+METHODS = {"rope": "rope", "resonance-rope": "resonance_rope"}
+"""The presets that are compared, with their names in numbers."""
 TURN = 2 * np.pi
 SHOWN = 7
 """The number of angle steps that a figure shows, few enough to see differences within a step."""
@@ -272,16 +263,14 @@ class RotationAngles(
     @property
     def number_words(self) -> Mapping[str, str]:
         words: dict[str, str] = {}
-        for name in METHODS:
-            key = name.replace("-", "_")
+        for name, key in METHODS.items():
             words[f"wavelength_{key}"] = f"wavelength of {name}, tokens"
             words[f"gap_{key}"] = f"greatest gap of {name} beyond the trained length, radians"
         return words
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
         metrics = {}
-        for row, name in enumerate(METHODS):
-            key = name.replace("-", "_")
+        for row, key in enumerate(METHODS.values()):
             metrics[f"wavelength_{key}"] = float(arrays["wavelengths"][row])
             metrics[f"gap_{key}"] = float(arrays["gaps"][row, self.train_length :].max())
         return metrics
@@ -312,7 +301,7 @@ class RotationAngles(
                 step = TURN / float(arrays["wavelengths"][row])
                 shown = (-0.5 * step, (SHOWN + 0.5) * step)
                 plot.set(xlabel="position", ylabel="angle, radians", ylim=shown)
-                curve(axes[2], arrays["gaps"][row], row, METHODS[row])
+                curve(axes[2], arrays["gaps"][row], row, list(METHODS)[row])
             axes[2].set(xlabel="position", ylabel="gap, radians")
             axes[2].legend(frameon=False, fontsize=9, loc="upper left")
             legend(figure, axes[0])

@@ -34,13 +34,13 @@ from fope_lab.evaluation.scoring.batches import Work, one_after_another
 from fope_lab.papers.resonance.leval_tasks import (
     DATASET,
     MAX_NEW_TOKENS,
-    METRICS,
     TABLE_2,
     TASKS,
     LEvalQuestion,
     TaskFiles,
     file_of,
     read_questions,
+    scores,
 )
 from fope_lab.stages.labels import tokenizer_label
 from fope_lab.stages.metric import Metric
@@ -71,41 +71,30 @@ class PromptParts(NamedTuple):
     lead: str = ""
     closed: bool = True
 
+    def written(self, form: Literal["plain", "chat", "llama2"], tokenizer: Tokenizer) -> list[int]:
+        """Write the text as it is, in Llama 2's format as L-Eval does (llama2-chat-test.py), or in
+        the tokenizer's own chat template up to where the assistant's answer begins.
 
-def plain(tokenizer: Tokenizer, parts: PromptParts) -> list[int]:
-    """Write the text as it is, after what the model expects before every text."""
-    text = parts.instructions + parts.question + parts.lead
-    return [*tokenizer.prefix_ids, *tokenizer.encode(text)]
+        Raises DataError if there is no template, or it can't write a system message where there are
+        instructions.
+        """
+        text = self.instructions + self.question
+        if form == "chat":
+            return [*self._in_template(tokenizer), *tokenizer.encode(self.lead)]
+        if form == "llama2":
+            system = f"<<SYS>>\n{self.instructions}\n<</SYS>>\n\n" if self.instructions else ""
+            text = f"[INST]{system}{self.question}" + "[/INST]" * self.closed
+        return [*tokenizer.prefix_ids, *tokenizer.encode(text + self.lead)]
 
-
-def chat(tokenizer: Tokenizer, parts: PromptParts) -> list[int]:
-    """Write the tokenizer's own chat template up to where the assistant's answer begins, and lead.
-
-    Raises DataError if there is none, or if it can't write a system message where there are
-    instructions.
-    """
-    messages = [{"role": "user", "content": parts.question}]
-    if parts.instructions:
-        messages.insert(0, {"role": "system", "content": parts.instructions})
-    # A template is asked for a whole chat, and says where the assistant begins to speak.
-    [(ids, learnt)] = tokenizer.encode_chats([[*messages, {"role": ASSISTANT, "content": "A"}]])
-    if 1 not in learnt:
-        raise DataError("the tokenizer's chat template leaves out what the assistant says")
-    return [*ids[: learnt.index(1)], *tokenizer.encode(parts.lead)]
-
-
-def llama2(tokenizer: Tokenizer, parts: PromptParts) -> list[int]:
-    """Write Llama 2's format as L-Eval does (llama2-chat-test.py)."""
-    system = f"<<SYS>>\n{parts.instructions}\n<</SYS>>\n\n" if parts.instructions else ""
-    question = f"[INST]{system}{parts.question}" + "[/INST]" * parts.closed
-    return plain(tokenizer, PromptParts(question, lead=parts.lead))
-
-
-FORMATS: Mapping[str, Callable[[Tokenizer, PromptParts], list[int]]] = {
-    "plain": plain,
-    "chat": chat,
-    "llama2": llama2,
-}
+    def _in_template(self, tokenizer: Tokenizer) -> list[int]:
+        messages = [{"role": "user", "content": self.question}]
+        if self.instructions:
+            messages.insert(0, {"role": "system", "content": self.instructions})
+        # A template is asked for a whole chat, and says where the assistant begins to speak.
+        [(ids, learnt)] = tokenizer.encode_chats([[*messages, {"role": ASSISTANT, "content": "A"}]])
+        if 1 not in learnt:
+            raise DataError("the tokenizer's chat template leaves out what the assistant says")
+        return ids[: learnt.index(1)]
 
 
 def fit_document(
@@ -136,26 +125,26 @@ def fit_document(
     return Prompt(np.asarray(prompt, np.int64), len(ids) - kept)
 
 
-@dataclass(frozen=True)
-class ScoredQuestion:
-    """A question with what a model answered.
+class ScoredQuestion(NamedTuple):
+    """A question with what a model answered: its prompts, with how many of the text's tokens were
+    cut, the answer to each, and the scores in percent, one for each prompt."""
 
-    `asked` has for each prompt its number of tokens, and how many of the text's were cut;
-    `answers` is what was written after each, `scores` are in percent, one for each prompt.
-    """
-
-    asked: tuple[tuple[int, int], ...]
+    asked: tuple[Prompt, ...]
     answers: tuple[Answer, ...]
     scores: tuple[float, ...]
 
     def as_json(self, **about: Any) -> str:
         """A line of ANSWERS, which begins with the fields of `about`."""
         prompts = [
-            {"tokens": tokens, "left_out": left_out, "answer": answer.text, "ended": answer.ended}
-            for (tokens, left_out), answer in zip(self.asked, self.answers, strict=True)
+            {
+                "tokens": len(prompt.ids),
+                "left_out": prompt.left_out,
+                "answer": answer.text,
+                "ended": answer.ended,
+            }
+            for prompt, answer in zip(self.asked, self.answers, strict=True)
         ]
-        content = {**about, "scores": self.scores, "prompts": prompts}
-        return json.dumps(content, ensure_ascii=False)
+        return json.dumps({**about, "scores": self.scores, "prompts": prompts}, ensure_ascii=False)
 
 
 def summary(answered: Sequence[ScoredQuestion]) -> dict[str, Any]:
@@ -165,18 +154,17 @@ def summary(answered: Sequence[ScoredQuestion]) -> dict[str, Any]:
     `prompts_cut` had `tokens_left_out` tokens more than fit; `answers_at_budget` were not at their
     end when the budget was.
     """
-    scores = [score for question in answered for score in question.scores]
     asked = [prompt for question in answered for prompt in question.asked]
     answers = [answer for question in answered for answer in question.answers]
-    mean, error = mean_and_error(scores)
+    mean, error = mean_and_error([score for question in answered for score in question.scores])
     return {
         "questions": len(answered),
-        "scores": len(scores),
+        "scores": len(answers),
         "score": mean,
         "stderr": error,
-        "longest_prompt": max(tokens for tokens, _ in asked),
-        "prompts_cut": sum(left_out > 0 for _, left_out in asked),
-        "tokens_left_out": sum(left_out for _, left_out in asked),
+        "longest_prompt": max(len(prompt.ids) for prompt in asked),
+        "prompts_cut": sum(prompt.left_out > 0 for prompt in asked),
+        "tokens_left_out": sum(prompt.left_out for prompt in asked),
         "answers_at_budget": sum(not answer.ended for answer in answers),
         "answers_empty": sum(not answer.text.strip() for answer in answers),
         "mean_answer_tokens": sum(answer.tokens for answer in answers) / len(answers),
@@ -185,11 +173,10 @@ def summary(answered: Sequence[ScoredQuestion]) -> dict[str, Any]:
 
 def average(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the mean of several tasks' scores and its error, the tasks being independent."""
-    errors = [task["stderr"] for task in summaries]
-    mean = math.fsum(task["score"] for task in summaries) / len(summaries)
-    if None in errors:
-        return {"score": mean, "stderr": None}
-    error = math.sqrt(math.fsum(error**2 for error in errors)) / len(summaries)
+    errors, count = [task["stderr"] for task in summaries], len(summaries)
+    mean = math.fsum(task["score"] for task in summaries) / count
+    known = None not in errors
+    error = math.sqrt(math.fsum(error**2 for error in errors)) / count if known else None
     return {"score": mean, "stderr": error}
 
 
@@ -264,10 +251,6 @@ class LEval(ModelEvaluation, kind="leval"):
         """The SHA-256 of each local file, as it was when the stage was planned."""
         return self.files.identity(map(file_of, self.tasks))
 
-    def questions(self, task: str) -> Sequence[LEvalQuestion]:
-        """The first questions of a task, as many as `limit` says."""
-        return list(islice(read_questions(self.files, task), self.limit))
-
     def prompts(
         self, tokenizer: Tokenizer, task: str, question: LEvalQuestion, room: int
     ) -> list[Prompt]:
@@ -277,16 +260,16 @@ class LEval(ModelEvaluation, kind="leval"):
         L-Eval puts a question about a fact as it is, whatever the format. Raises DataError if a
         prompt can't be cut to fit, or if the tokenizer can't write the format.
         """
-        about, write_in_format = TASKS[task], FORMATS[self.format]
+        about = TASKS[task]
 
         def write(document: str) -> list[int]:
             text = about.question.format(document=document, instruction=question.instruction)
             parts = PromptParts(text, about.instructions, about.lead, about.closed)
-            return write_in_format(tokenizer, parts)
+            return parts.written(self.format, tokenizer)
 
         prompts = [fit_document(tokenizer, question.document, write, room, about.keep)]
         if about.fact:
-            fact = plain(tokenizer, PromptParts(question.fact))
+            fact = PromptParts(question.fact).written("plain", tokenizer)
             prompts.append(fit_document(tokenizer, "", lambda document: fact, room, about.keep))
         return prompts
 
@@ -315,24 +298,20 @@ class LEval(ModelEvaluation, kind="leval"):
                 "tokens that an answer may have"
             )
         asked = [self.prompts(tokenizer, task, question, room) for question in questions]
-        answers = iter(
-            answer(
-                model,
-                tokenizer,
-                [prompt.ids for prompts in asked for prompt in prompts],
-                max_new_tokens=MAX_NEW_TOKENS,
-                batch_tokens=self.batch_tokens,
-                progress=progress,
-                work=work,
-            )
+        answers = answer(
+            model,
+            tokenizer,
+            [prompt.ids for prompts in asked for prompt in prompts],
+            max_new_tokens=MAX_NEW_TOKENS,
+            batch_tokens=self.batch_tokens,
+            progress=progress,
+            work=work,
         )
-        answered = []
+        answered, left = [], iter(answers)
         for question, prompts in zip(questions, asked, strict=True):
-            own = tuple(islice(answers, len(prompts)))
-            scores = METRICS[TASKS[task].metric]([one.text for one in own], question.answer)
-            lengths = tuple((len(prompt.ids), prompt.left_out) for prompt in prompts)
-            percent = tuple(100 * score for score in scores)
-            answered.append(ScoredQuestion(lengths, own, percent))
+            own = tuple(islice(left, len(prompts)))
+            found = scores(task, [one.text for one in own], question.answer)
+            answered.append(ScoredQuestion(tuple(prompts), own, tuple(100 * one for one in found)))
         return answered
 
     def key_replacements(self) -> Mapping[str, Any]:
@@ -367,17 +346,32 @@ class LEval(ModelEvaluation, kind="leval"):
 
     def run(self, context: Context) -> dict[str, Any]:
         """Log the score of each task, and of several tasks their average; keep all answers."""
-        self._check_contents()
+        present = self.files.identity(self.contents)
+        for name, planned in self.contents.items():
+            if planned != present[name]:
+                raise DataError(
+                    f"{self.files.local_file(name)} holds something else here than where and when "
+                    f"the sweep was planned (SHA-256 {planned}, found {present[name]}); run "
+                    "the sweep again to plan with it"
+                )
         context_length = self.context_length or context.model_config.context_length
-        asked = {task: self.questions(task) for task in self.tasks}
+        asked = {
+            task: list(islice(read_questions(self.files, task), self.limit)) for task in self.tasks
+        }
         prompts = {task: len(found) * (1 + TASKS[task].fact) for task, found in asked.items()}
         progress = context.progress(sum(prompts.values()))
         lines: list[str] = []
         summaries: dict[str, dict[str, Any]] = {}
         for task, questions in asked.items():
-            part, work = progress.part(prompts[task]), context.work
-            model, tokenizer = context.model, context.tokenizer
-            answered = self.answered(model, tokenizer, task, questions, context_length, part, work)
+            answered = self.answered(
+                context.model,
+                context.tokenizer,
+                task,
+                questions,
+                context_length,
+                progress.part(prompts[task]),
+                context.work,
+            )
             for index, scored in enumerate(answered):
                 lines.append(scored.as_json(task=task, question=index))
             summaries[task] = summary(answered)
@@ -399,17 +393,6 @@ class LEval(ModelEvaluation, kind="leval"):
             "limit": self.limit,
             "tasks": {task: _recorded(task, found) for task, found in summaries.items()},
         }
-
-    def _check_contents(self) -> None:
-        """Raises DataError if a file is not what it was when the stage was planned."""
-        present = self.files.identity(self.contents)
-        for name, planned in self.contents.items():
-            if planned != present[name]:
-                raise DataError(
-                    f"{self.files.local_file(name)} holds something else here than where and when "
-                    f"the sweep was planned (SHA-256 {planned}, found {present[name]}); run "
-                    "the sweep again to plan with it"
-                )
 
 
 def _measured(task: str, found: Mapping[str, Any]) -> Measurement:

@@ -71,11 +71,8 @@ class TaskFiles(HubOrFolder):
         existing = [path for path in tried if path.is_file()]
         if len(existing) == 1:
             return existing[0]
-        message = (
-            f"found neither {' nor '.join(map(str, tried))}"
-            if not existing
-            else f"found both {' and '.join(map(str, existing))}"
-        )
+        none, several = " nor ".join(map(str, tried)), " and ".join(map(str, existing))
+        message = f"found both {several}" if existing else f"found neither {none}"
         raise DataError(Problem(("dataset",), message))
 
     def identity(self, names: Iterable[str]) -> dict[str, str]:
@@ -208,7 +205,6 @@ class LEvalQuestion:
 
 
 def file_of(task: str) -> str:
-    """Return the name of a task's file."""
     return f"{task}.jsonl"
 
 
@@ -252,62 +248,59 @@ def exact_match(prediction: str, answer: str) -> float:
         return float(_squeezed(answer) in _squeezed(line))
 
 
-def choice(written: Sequence[str], answer: str) -> list[float]:
+def choice(text: str, answer: str) -> float:
     """One option of A to D: the first that is written."""
-    [text] = written
     found = text if text in OPTIONS else next((char for char in text if char in OPTIONS), "A")
-    return [exact_match(found, _right_options(answer))]
+    return exact_match(found, _right_options(answer))
 
 
-def choices(written: Sequence[str], answer: str) -> list[float]:
+def choices(text: str, answer: str) -> float:
     """Several options: those that the text begins with, or else all capitals that stand before
     a space, a full stop or a bracket."""
-    [text] = written
-    return [exact_match(text if text in OPTIONS else _options(text), _right_options(answer))]
+    return exact_match(text if text in OPTIONS else _options(text), _right_options(answer))
 
 
-def number(written: Sequence[str], answer: str) -> list[float]:
+def number(text: str, answer: str) -> float:
     """The number after "The answer is", or else the last one of the first paragraph."""
-    [text] = written
-    return [exact_match(_number(text), _number(answer))]
+    return exact_match(_number(text), _number(answer))
 
 
-def output(written: Sequence[str], answer: str) -> list[float]:
+def output(text: str, answer: str) -> float:
     """What a program prints: it must be after "the final output", or else in the end."""
-    [text] = written
     text = _code(text)
     for phrase in CODE_PHRASES:
         text = text.replace(phrase, "")
     words = len(answer.split()) + 3
     _, said, after = text.rpartition("the final output")
     parts = re.split(r"\s+", after if said else text)
-    return [exact_match(" ".join(parts[:words] if said else parts[-words:]), _code(answer))]
+    return exact_match(" ".join(parts[:words] if said else parts[-words:]), _code(answer))
 
 
-def judgement(written: Sequence[str], answer: str) -> list[float]:
-    """True or false in the story, and true or false in the world: the first of either that is
-    written. The answer is `True [fact: False]`, say."""
-    story, _, fact = answer.lower().partition("[fact:")
-    wanted = (story.strip(), fact[:-1].strip())
-    return [exact_match(_verdict(text), one) for text, one in zip(written, wanted, strict=True)]
+def judgement(text: str, answer: str) -> float:
+    """True or false: the first of either that is written."""
+    return exact_match(_verdict(text), answer)
 
 
-def contained(written: Sequence[str], answer: str) -> list[float]:
-    """The answer as it is."""
-    [text] = written
-    return [exact_match(text, answer)]
-
-
-METRICS: Mapping[str, Callable[[Sequence[str], str], list[float]]] = {
+METRICS: Mapping[str, Callable[[str, str], float]] = {
     "choice": choice,
     "choices": choices,
     "number": number,
     "output": output,
     "judgement": judgement,
-    "contained": contained,
+    "contained": exact_match,
 }
-"""Of what a model wrote (the second text being about the fact, where it is asked for) and the right
-answer: a score for each thing asked."""
+"""Of what a model wrote and the right answer: a score."""
+
+
+def scores(task: str, written: Sequence[str], answer: str) -> list[float]:
+    """The score of each text that a model wrote. The second is about the fact, where it is asked
+    for: the answer is then `True [fact: False]`, say."""
+    answers = [answer]
+    if TASKS[task].fact:
+        story, _, fact = answer.lower().partition("[fact:")
+        answers = [story.strip(), fact[:-1].strip()]
+    score = METRICS[TASKS[task].metric]
+    return [score(text, one) for text, one in zip(written, answers, strict=True)]
 
 
 def _right_options(answer: str) -> str:
