@@ -1,4 +1,4 @@
-"""Devices that a plan can be made for: their memory and peak throughput, from devices.yaml."""
+"""Devices that a plan can be made for: their memory, peak and power, from devices.yaml."""
 
 from __future__ import annotations
 
@@ -55,6 +55,14 @@ def device_named(name: str, option: str = "--device") -> Device:
 def recorded_device(recorded: str) -> Device | None:
     """The device that a stage recorded; None if it is not a known GPU."""
     return next((one for one in known_devices().values() if recorded in one.known_as), None)
+
+
+def board_watts(recorded: str) -> float | None:
+    """The board power of the GPU that a stage recorded; None if it is not known."""
+    cards: dict[str, float | None] = {}
+    for entry in _raw()["devices"].values():
+        cards |= entry["names"]
+    return cards.get(recorded)
 
 
 @functools.cache

@@ -35,10 +35,8 @@ _LEADER = {"arrowstyle": "-", "linewidth": 0.8, "alpha": 0.7, "shrinkA": 0, "shr
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve and its band from `low` to `high`; NaN leaves a gap.
-
-    `texts` are what a page says of each point, and `rings` the indices of the points with a ring.
-    """
+    """A curve and its band from `low` to `high`; NaN leaves a gap. `texts` are what a page says of
+    each point, and `rings` the indices of the points with a ring."""
 
     label: str  # curves with the same label are labelled once
     look: Look

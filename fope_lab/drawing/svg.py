@@ -15,13 +15,14 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # (on white, on near-black), found by a search: a contrast of at least 3:1 with the page, and
-# distinguishable with every kind of colour vision (tests/drawing/test_palette.py measures both).
+# distinguishable with every kind of colour vision (tests/drawing/test_svg.py measures both).
 COLOURS: tuple[tuple[str, str], ...] = (
     ("#172396", "#89a8fe"),  # blue
     ("#e8730b", "#bb5f2c"),  # orange
@@ -181,10 +182,8 @@ def _rewrite(element: ET.Element, name: str, referenced: set[str]) -> None:
 
 
 def without_family(style: str) -> str:
-    """Remove matplotlib's font family from a style, so that the page's own font applies.
-
-    Before matplotlib 3.11, the family is the end of `font: 700 11px 'DejaVu Sans', …`.
-    """
+    """Remove matplotlib's font family from a style, so that the page's own font applies. Before
+    matplotlib 3.11, the family is the end of `font: 700 11px 'DejaVu Sans', …`."""
     style = re.sub(r"font-family: [^;]*;? ?", "", style)
     weight = r"font: (?:[a-z]+ )*(\d{3}) ([\d.]+px)[^;]*"
     style = re.sub(weight, r"font-weight: \1; font-size: \2", style)
@@ -196,7 +195,7 @@ def _shorten(element: ET.Element) -> None:
     and paths that neither fill nor draw a line."""
     for name in _NUMERIC:
         if (value := element.get(name)) is not None:
-            rounded = _hundredths if name == "transform" else _tenths  # which may hold a scale
+            rounded = partial(_rounded, digits=2 if name == "transform" else 1)  # it may scale
             element.set(name, " ".join(_LONG_NUMBER.sub(rounded, value).split()))
     children = []
     for child in element:
@@ -210,12 +209,8 @@ def _shorten(element: ET.Element) -> None:
     element[:] = children
 
 
-def _tenths(match: re.Match[str], digits: int = 1) -> str:
+def _rounded(match: re.Match[str], digits: int) -> str:
     return f"{round(float(match[0]), digits) + 0.0:g}"
-
-
-def _hundredths(match: re.Match[str]) -> str:
-    return _tenths(match, 2)
 
 
 def pdf_page(figure: Figure, title: str) -> bytes:

@@ -18,21 +18,26 @@ from fope_lab.report.claims.seeds import (
     judge_sweep,
     seed_test_of,
 )
-from fope_lab.report.compare.before_after import BeforeAfter, pair_before_after
-from fope_lab.report.compare.best import findings
 from fope_lab.report.compare.comparability import mark_unequal, read_history
+from fope_lab.report.compare.differences import BeforeAfter, findings, pair_before_after
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.results.aggregate import Cell, build_cells
-from fope_lab.report.results.analyses import AnalysisResult, read_analyses
 from fope_lab.report.results.axes import unique_endings
-from fope_lab.report.results.heatmaps import HeatmapGroup, group_heatmaps
 from fope_lab.report.results.layout import (
     MetricGroup,
     group_metrics,
     named_metrics,
     requested_groups,
     stages_without_cells,
+)
+from fope_lab.report.results.recorded import (
+    AnalysisResult,
+    HeatmapGroup,
+    TrainingCurves,
+    group_heatmaps,
+    group_training_curves,
+    read_analyses,
 )
 from fope_lab.report.results.settings import (
     SettingGroup,
@@ -43,7 +48,6 @@ from fope_lab.report.results.settings import (
 )
 from fope_lab.report.results.stage_results import StageResult, by_key, read_stages
 from fope_lab.report.results.summary import Summary, summarise
-from fope_lab.report.results.training import TrainingCurves, group_training_curves
 from fope_lab.statistics.decision import SeedTest
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Sweep
@@ -66,10 +70,8 @@ class RunLinks:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The results of a sweep at one moment, from a single reading of the store.
-
-    Tables and figures show the metrics that the sweep file requests; `cells` holds all of them.
-    """
+    """The results of a sweep at one moment, from a single reading of the store. Tables and figures
+    show the metrics that the sweep file requests; `cells` holds all of them."""
 
     name: str
     description: str

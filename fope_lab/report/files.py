@@ -73,10 +73,8 @@ class WrittenReport:
 
 
 def write_report(report: Report, folder: Path) -> WrittenReport:
-    """Write REPORT_FILES into `folder`; a report there that has more is kept.
-
-    Files that were made from the same inputs are left as they are.
-    """
+    """Write REPORT_FILES into `folder`; a report there that has more is kept. Files that were made
+    from the same inputs are left as they are."""
     made_from, page = fingerprint(report), folder / REPORT_HTML
     with contextlib.suppress(OSError):
         digests = {name: sha256_file(folder / name) for name in REPORT_FILES}
@@ -129,10 +127,8 @@ def _code_digest() -> str:
 
 
 def write_figures(report: Report, folder: Path) -> list[Path]:
-    """Write every figure's panels into `folder` as SVG and as PDF; returns the files.
-
-    Raises FigureError if the folder can't be written.
-    """
+    """Write every figure's panels into `folder` as SVG and as PDF; returns the files. Raises
+    FigureError if the folder can't be written."""
     if folder.exists() and not folder.is_dir():
         raise FigureError(f"{folder} is a file, needs a folder")
     written = []
@@ -148,10 +144,8 @@ def write_figures(report: Report, folder: Path) -> list[Path]:
 
 
 def named_panels(report: Report) -> dict[str, Drawing]:
-    """The panels of all figures by the names of their files, without the endings.
-
-    A file is named after its figure; files that would have the same name are numbered.
-    """
+    """The panels of all figures by the names of their files, without the endings. A file is named
+    after its figure; files that would have the same name are numbered."""
     panels: dict[str, list[Drawing]] = {}
     for figure in draw_figures(report):
         panels.setdefault(label_of(figure.title)[:LONGEST_NAME], []).extend(figure.panels)

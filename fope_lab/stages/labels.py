@@ -8,7 +8,7 @@ pretrain[embedding=rope,seed=0]                    the shortest one, where the e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -187,7 +187,7 @@ def telling_columns(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _settings_apart(stages: Sequence[Labelled]) -> list[str]:
-    settings = [_leaves(stage.config) for stage in stages]
+    settings = [{name: label(value) for name, value in leaves(stage.config)} for stage in stages]
     names = list(dict.fromkeys(name for own in settings for name in own))
     columns = [_endings([own.get(name, ABSENT) for own in settings]) for name in names]
     rows = [*zip(*columns, [stage.key for stage in stages], strict=True)]
@@ -196,11 +196,13 @@ def _settings_apart(stages: Sequence[Labelled]) -> list[str]:
     return [",".join(f"{names[i]}={row[i][-MOST_SHOWN:]}" for i in kept) for row in rows]
 
 
-def _leaves(value: Any, path: str = "") -> dict[str, str]:
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what nested mappings hold, each with its path: train.tokens."""
     if not isinstance(value, Mapping):
-        return {path: label(value)}
-    inside = (_leaves(item, f"{path}.{key}" if path else str(key)) for key, item in value.items())
-    return {name: text for leaves in inside for name, text in leaves.items()}
+        yield path, value
+        return
+    for key, item in value.items():
+        yield from leaves(item, f"{path}.{key}" if path else str(key))
 
 
 def _endings(texts: Sequence[str]) -> list[str]:

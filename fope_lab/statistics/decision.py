@@ -20,11 +20,12 @@ distribution (Cohen 1988, chapter 2).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from fope_lab.statistics.intervals import MeanEstimate, estimate_mean, t_interval
+from fope_lab.statistics.intervals import MeanEstimate, estimate_mean, t_quantile
 
 Side = Literal["greater", "less"]
 ALPHA = 0.05
@@ -86,11 +87,12 @@ class StudentT:
         return float(stdtr(n - 1, -toward / spread * math.sqrt(n * (n - 1))))
 
     def interval(self, estimate: MeanEstimate, level: float) -> tuple[float, float] | None:
-        """Return the interval of Student's t-distribution."""
-        return t_interval(estimate, level)
+        if level == 0.95 or estimate.mean is None or estimate.standard_error is None:
+            return estimate.ci95
+        half = t_quantile(estimate.n, level) * estimate.standard_error
+        return estimate.mean - half, estimate.mean + half
 
     def words(self, n: int) -> str:
-        """Name the test with its number of seeds."""
         return f"t over {f'{n} seeds' if n > 1 else 'seeds (at least 2 are needed)'}"
 
 
@@ -141,10 +143,8 @@ def is_true(bound: Bound, *, closed: bool) -> bool:
 
 
 def decide(bounds: Sequence[Bound], test: SeedTest, *, two_sided: bool) -> Outcome | None:
-    """Test whether all bounds are true; None if the differences of one do not suffice.
-
-    With `two_sided` each side has α / 2, without it α.
-    """
+    """Test whether all bounds are true; None if the differences of one do not suffice. With
+    `two_sided` each side has α / 2, without it α."""
     claimed = [test.p(bound.differences, bound.null, bound.side) for bound in bounds]
     against = [test.p(bound.differences, bound.null, OTHER_SIDE[bound.side]) for bound in bounds]
     ps = [p for p in claimed if p is not None]
@@ -182,11 +182,8 @@ def chance_rate(contrasts: int, *, two_sided: bool) -> float:
 
 
 def t_power(n: int, effect: float, alpha: float) -> float:
-    """Return the power of the one-sided t-test of n differences at level `alpha`.
-
-    `effect` is the distance of the mean from the null in standard deviations, positive on the
-    tested side.
-    """
+    """Return the power of the one-sided t-test of n differences at level `alpha`. `effect` is the
+    distance of the mean from the null in standard deviations, positive on the tested side."""
     if math.isinf(effect):  # differences without spread have the sign test
         return float(effect > 0 and 0.5**n <= alpha)
     # scipy.special loads ten times faster than scipy.stats.
@@ -214,13 +211,9 @@ def seeds_needed(bounds: Sequence[Bound], *, two_sided: bool, alpha: float) -> i
         def power(n: int) -> float:
             return max(t_power(n, -effect, level / len(effects)) for effect in effects)
 
-    low, high = 1, MOST
-    if power(high) < POWER:
+    if power(MOST) < POWER:
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(middle) >= POWER else (middle, high)
-    return high
+    return bisect_left(range(MOST), POWER, lo=2, key=power)
 
 
 def _effect(bound: Bound) -> float:

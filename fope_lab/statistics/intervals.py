@@ -28,15 +28,12 @@ class MeanEstimate:
     @property
     def standard_error(self) -> float | None:
         """The standard error of the mean, s / √n; None without an interval."""
-        return None if self.half_width is None else self.half_width / _t_quantile(self.n)
+        return None if self.half_width is None else self.half_width / t_quantile(self.n)
 
 
 def estimate_mean(values: Sequence[float]) -> MeanEstimate:
-    """Estimate the mean of `values` and its Student's t interval.
-
-    Equal values have an interval of width 0. Sums are exact, so the order never matters. Values
-    that are not finite have no mean.
-    """
+    """Estimate the mean of `values` and its Student's t interval. Equal values have an interval of
+    width 0. Sums are exact, so the order never matters. Values that are not finite have no mean."""
     n = len(values)
     if n == 0 or not all(math.isfinite(value) for value in values):
         return MeanEstimate(n, None, None)
@@ -47,24 +44,15 @@ def estimate_mean(values: Sequence[float]) -> MeanEstimate:
         deviation = statistics.stdev(values)
     except OverflowError:  # the values spread over the whole range of float64
         return MeanEstimate(n, mean, None)
-    half = _t_quantile(n) * deviation / math.sqrt(n)
+    half = t_quantile(n) * deviation / math.sqrt(n)
     low, high = mean - half, mean + half
     finite = math.isfinite(low) and math.isfinite(high)
     return MeanEstimate(n, mean, (low, high) if finite else None)
 
 
-def t_interval(estimate: MeanEstimate, level: float) -> tuple[float, float] | None:
-    """Return Student's two-sided interval at `level`, such as 0.9; None if there is none."""
-    if level == 0.95:
-        return estimate.ci95
-    if estimate.mean is None or estimate.standard_error is None:
-        return None
-    half = _t_quantile(estimate.n, level) * estimate.standard_error
-    return estimate.mean - half, estimate.mean + half
-
-
 @functools.cache
-def _t_quantile(n: int, level: float = 0.95) -> float:
+def t_quantile(n: int, level: float = 0.95) -> float:
+    """The |t| of n values that is exceeded with probability 1 − `level`."""
     # scipy.special loads ten times faster than scipy.stats.
     from scipy.special import stdtrit
 
@@ -72,10 +60,8 @@ def _t_quantile(n: int, level: float = 0.95) -> float:
 
 
 def welch_difference(first: Sequence[float], second: Sequence[float]) -> MeanEstimate:
-    """Estimate the difference of the means of independent samples of two or more (Welch 1947).
-
-    `n` is the smaller number of values. Samples without any spread have no interval.
-    """
+    """Estimate the difference of the means of independent samples of two or more (Welch 1947). `n`
+    is the smaller number of values. Samples without any spread have no interval."""
     n = min(len(first), len(second))
     if not all(map(math.isfinite, (*first, *second))):
         return MeanEstimate(n, None, None)

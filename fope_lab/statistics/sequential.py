@@ -60,10 +60,8 @@ class SequentialT:
     name = "sequential paired t-test"
 
     def p(self, differences: Sequence[float], null: float, side: Side) -> float | None:
-        """Return the smallest p-value of all looks so far: see `SeedTest.p`.
-
-        None before the first look, and for differences that Student's t has no p for.
-        """
+        """Return the smallest p-value of all looks so far: see `SeedTest.p`. None before the first
+        look, and for differences that Student's t has no p for."""
         looks = range(self.first, len(differences) + 1)
         found = [_look(self.first, tuple(differences[:n]), null, side) for n in looks]
         return None if not found or found[-1] is None else min(p for p in found if p is not None)
@@ -124,9 +122,7 @@ def boundary(first: int, level: float) -> Boundary:
 
 class Boundary:
     """The critical values of |t| at `first` ≥ 2, `first` + 1, … seeds, computed as asked for.
-
-    `share` is the share of the level that is spent by n seeds.
-    """
+    `share` is the share of the level that is spent by n seeds."""
 
     def __init__(
         self, first: int, level: float, share: Callable[[int], float] = share_spent

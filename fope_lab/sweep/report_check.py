@@ -51,7 +51,8 @@ def report_problems(
             if (same := first.setdefault(meant, stated.path)) != stated.path:
                 raise ClaimError(f"says the same as {format_path(('claims', *same))}")
             if catalogue is not None:
-                seeded += [one.has_seeds for one in compare(claim, catalogue).combinations]
+                numbers = (n for one in compare(claim, catalogue).combinations for n in one.numbers)
+                seeded += [seed is not None for number in numbers for seed in number.stages]
         except ClaimError as error:
             seeded.append(True)
             yield Problem(("report", "claims", *stated.path), str(error))

@@ -20,7 +20,6 @@ from report_samples import (
     write_plan,
 )
 
-from fope_lab.report.files import INPUTS, REPORT_FILES, write_report
 from fope_lab.report.render.json import report_json
 from fope_lab.report.results.summary import Summary, cost_of
 from fope_lab.store import Status, Store
@@ -106,19 +105,6 @@ def test_axes_that_are_objects_are_given_whole(tmp_path: Path, store: Store) -> 
     axes = [cell["axes"]["pretrain.embedding"] for cell in cells]
     assert {"type": "rope", "base": 129} in axes
     assert "nope" in axes
-
-
-def test_writing_leaves_whole_files(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path)
-    finish(plan, store)
-    report = make_report(plan, store, links_of(plan))
-    page = write_report(report, tmp_path / "deep" / "folder").page
-    assert page == tmp_path / "deep" / "folder" / "report.html"
-    assert {path.name for path in page.parent.iterdir()} == {*REPORT_FILES, INPUTS}
-    given = json.loads(page.with_suffix(".json").read_text())
-    assert given == report_json(report)
-    again = write_report(report, tmp_path / "deep" / "folder")
-    assert again.page.read_text(encoding="utf-8").endswith("</html>")
 
 
 def test_printing_gives_tables_findings_and_gaps(tmp_path: Path, store: Store) -> None:

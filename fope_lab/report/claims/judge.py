@@ -124,10 +124,8 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim for one combination of its open axes, judged by the results of all stages.
-
-    `minimum` is the accuracy from which on a task counts as learned.
-    """
+    """A claim for one combination of its open axes, judged by the results of all stages. `minimum`
+    is the accuracy from which on a task counts as learned."""
 
     stated: StatedClaim
     comparison: Comparison
@@ -285,10 +283,8 @@ def read_judgements(
 def judge(
     judgements: Sequence[Judgement], section: ReportSection, seconds: StageSeconds | None = None
 ) -> tuple[Verdict, ...]:
-    """Return the verdicts on all claims of a file, with its correction for their number.
-
-    `seconds` prices the seeds that would decide a claim.
-    """
+    """Return the verdicts on all claims of a file, with its correction for their number. `seconds`
+    prices the seeds that would decide a claim."""
     if section.correction == "none":
         return tuple(one.verdict(None, ALPHA, seconds) for one in judgements)
     tested = [one for one in judgements if not one.combination.is_exact]

@@ -17,7 +17,6 @@ that does not come after such a training, the first seeds run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,8 +31,8 @@ from fope_lab.report.claims.judge import (
     read_judgements,
 )
 from fope_lab.report.claims.samples import Results
-from fope_lab.report.results.aggregate import json_value
-from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.aggregate import canonical
+from fope_lab.report.results.stage_results import StageResult, by_key
 from fope_lab.statistics.decision import STUDENT_T, SeedTest
 from fope_lab.statistics.sequential import SequentialT
 from fope_lab.store import StageState, Status
@@ -51,9 +50,7 @@ NOW, LATER, NEVER = range(3)
 @dataclass(frozen=True)
 class Needs:
     """The stages that are needed now, by their keys, and those that may be needed later.
-
-    `uncounted` are stages whose results belong in no mean: the rule counts other seeds.
-    """
+    `uncounted` are stages whose results belong in no mean: the rule counts other seeds."""
 
     now: frozenset[str]
     later: frozenset[str] = frozenset()
@@ -300,7 +297,7 @@ def _first_trainings(sweep: Sweep) -> Iterator[tuple[Stage, ...]]:
     for section, found in sweep.by_section.items():
         for stage in found:
             if stage.key in named - later and stage.seed is not None:
-                cell = json.dumps([section, json_value(stage.axes)], sort_keys=True)
+                cell = canonical([section, stage.axes])
                 cells.setdefault(cell, {}).setdefault(stage.seed, stages[stage.key])
     for seeds in cells.values():
         if sorted(seeds) == list(range(len(seeds))):
@@ -324,7 +321,7 @@ def counted_results(sweep: Sweep, results: tuple[StageResult, ...]) -> CountedRe
     """Find out which of a sweep's stages count."""
     if sweep.seed_rule is None:
         return CountedResults(results, results)
-    needs = seed_needs(sweep)({result.stage.key: result for result in results})
+    needs = seed_needs(sweep)(by_key(results))
     states = with_needs({result.stage.key: result.state for result in results}, needs)
     stages = tuple(replace(result, state=states[result.stage.key]) for result in results)
     counted = tuple(
@@ -340,7 +337,7 @@ def counted_seeds(sweep: Sweep, stages: Sequence[StageResult]) -> tuple[CountedS
     rule = sweep.seed_rule
     if rule is None or not isinstance(rule.until, StoppedEarly):
         return ()
-    results = {result.stage.key: result for result in stages}
+    results = by_key(stages)
     return tuple(_follow(training, rule, results) for training in _first_trainings(sweep))
 
 
@@ -356,12 +353,11 @@ def judge_sweep(
     sweep: Sweep, results: CountedResults, seconds: StageSeconds | None = None
 ) -> tuple[Verdict, ...]:
     """Return the verdicts on a sweep's claims, by the test that the rule for its seeds asks for."""
-    rule = sweep.seed_rule
-    by_key = {result.stage.key: result for result in results.stages}
+    rule, of_all = sweep.seed_rule, by_key(results.stages)
     if rule is not None and not isinstance(rule.until, StoppedEarly):
-        return _judge_by_looks(sweep, rule, by_key, seconds)
-    counted = frozenset(result.stage.key for result in results.counted)
-    judgements = read_judgements(sweep.report, sweep.by_section, by_key, STUDENT_T)
+        return _judge_by_looks(sweep, rule, of_all, seconds)
+    counted = by_key(results.counted)
+    judgements = read_judgements(sweep.report, sweep.by_section, of_all, STUDENT_T)
     over_counted = [one.over(lambda stage: stage.key in counted) for one in judgements]
     return judge(over_counted, sweep.report, seconds)
 

@@ -45,10 +45,8 @@ _PREFIXES = {"shown": "", "length": "lengths ", "tokenizer": "tokenizers "}
 
 @dataclass(frozen=True)
 class Training:
-    """What one training of a chain read.
-
-    `sources` are equal for equal data; `shown` puts them in words.
-    """
+    """What one training of a chain read. `sources` are equal for equal data; `shown` puts them in
+    words."""
 
     sources: tuple[Any, ...]
     shown: str
@@ -93,10 +91,8 @@ class Training:
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """A model's parameters, its initial checkpoint, and its trainings in order.
-
-    `start` is None for a model trained from scratch.
-    """
+    """A model's parameters, its initial checkpoint, and its trainings in order. `start` is None for
+    a model trained from scratch."""
 
     parameters: int | None
     start: str | None
@@ -182,10 +178,8 @@ def _chain(values: Iterable[object]) -> str:
 
 
 def mark_unequal(group: MetricGroup, histories: Mapping[str, TrainingHistory]) -> MetricGroup:
-    """The group, in which each series says in what it differs from those of its panel.
-
-    `histories` are by the stages' keys. A stage without one agrees with any other.
-    """
+    """The group, in which each series says in what it differs from those of its panel. `histories`
+    are by the stages' keys. A stage without one agrees with any other."""
     marked: dict[int, tuple[str, ...]] = {}
     rows: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     names = short_names(list(dict.fromkeys(path for s in group.series for path in s.first.axes)))

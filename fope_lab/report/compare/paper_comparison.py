@@ -24,16 +24,14 @@ from fope_lab.report.compare.published import PublishedColumn, PublishedRow, Pub
 from fope_lab.report.results.aggregate import Cell, CellKey
 from fope_lab.report.results.axes import shorten_labels
 from fope_lab.report.results.stage_results import StageResult, by_key
-from fope_lab.stages.labels import corpus_label, label, label_parts, stage_label
+from fope_lab.stages.labels import corpus_label, label, label_parts, leaves, stage_label
 from fope_lab.stages.metric import LENGTH
 
 
 @dataclass(frozen=True)
 class ComparedNumber:
-    """A published number, in our unit, and the cell of the sweep that measures the same.
-
-    `ours` names our row if several of our rows belong to one published row. `spread` is as printed.
-    """
+    """A published number, in our unit, and the cell of the sweep that measures the same. `ours`
+    names our row if several of our rows belong to one published row. `spread` is as printed."""
 
     row: str
     column: str
@@ -199,9 +197,7 @@ class CellMatcher:
 
     def cells(self, row: PublishedRow, column: PublishedColumn) -> tuple[list[Cell], str]:
         """Return the matching cells, one for each model that the number stands for, and a reason.
-
-        The reason explains why there is no cell, or why a cell is missing; it may be empty.
-        """
+        The reason explains why there is no cell, or why a cell is missing; it may be empty."""
         wanted = {**row.where, **column.where}
         cells, reasons = [], []
         for conditions in _combinations(wanted):
@@ -221,10 +217,8 @@ class CellMatcher:
         return cells, "; ".join(dict.fromkeys(reasons))
 
     def _matches(self, column: PublishedColumn, conditions: Mapping[str, str]) -> list[Cell]:
-        """The cells of a column that match best.
-
-        A section that has more of the table's columns goes before one that has fewer.
-        """
+        """The cells of a column that match best. A section that has more of the table's columns
+        goes before one that has fewer."""
         ranked: list[tuple[tuple[int, ...], Cell]] = []
         for cell in self._cells:
             if self._measures(cell, column):
@@ -247,10 +241,8 @@ class CellMatcher:
         return cell.x * published_length == column.x * our_length
 
     def _may_come(self, wanted: Mapping[str, Sequence[str]], column: PublishedColumn) -> bool:
-        """Whether a stage that is not done yet may measure the column.
-
-        Once a stage is done, those like it have cells, and so has the column if it may come.
-        """
+        """Whether a stage that is not done yet may measure the column. Once a stage is done, those
+        like it have cells, and so has the column if it may come."""
         waiting = (
             key
             for key, result in self._results.items()
@@ -297,7 +289,7 @@ class CellMatcher:
         if name in ("embedding", "scale"):
             return [value] if (value := getattr(stage, name)) is not None else []
         for settings in self._settings(key):
-            if values := [label(value) for path, value in _flat(settings) if _ends(path, name)]:
+            if values := [label(value) for path, value in leaves(settings) if _ends(path, name)]:
                 return values
         return []
 
@@ -327,12 +319,3 @@ def _combinations(wanted: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str
 
 def _ends(path: str, name: str) -> bool:
     return f".{path}".replace(" ", "_").endswith(f".{name.replace(' ', '_')}")
-
-
-def _flat(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in settings.items():
-        inner = f"{path}.{name}" if path else str(name)
-        if isinstance(value, Mapping):
-            yield from _flat(value, inner)
-        else:
-            yield inner, value

@@ -91,11 +91,8 @@ class PublishedRow(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Average(Options):
-    """The printed column of averages, and our metric for it.
-
-    `divided_by` is the divisor of a row's sum if it is not the number of columns. Ours is compared
-    with the mean of the columns.
-    """
+    """The printed column of averages, and our metric for it. `divided_by` is the divisor of a row's
+    sum if it is not the number of columns. Ours is compared with the mean of the columns."""
 
     metric: Text | None = None
     divided_by: PositiveInt | None = None
@@ -103,10 +100,8 @@ class Average(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedTable(Options):
-    """One table or figure of a paper, or of a repository on GitHub that has none.
-
-    A printed number times `factor` is in our unit.
-    """
+    """One table or figure of a paper, or of a repository on GitHub that has none. A printed number
+    times `factor` is in our unit."""
 
     paper: Text
     arxiv: ArxivNumber | None = None
@@ -183,10 +178,8 @@ class PublishedTable(Options):
 
 
 def load_published(name: str) -> PublishedTable:
-    """Load a published table by its name, such as 'fope/table2'.
-
-    Raises SweepError with every problem of its file.
-    """
+    """Load a published table by its name, such as 'fope/table2'. Raises SweepError with every
+    problem of its file."""
     return read_published(paper_path(name))
 
 

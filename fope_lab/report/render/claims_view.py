@@ -81,10 +81,8 @@ class VerdictView:
 
 @dataclass(frozen=True)
 class ClaimView:
-    """A claim with its verdicts, and the names of the axes that set them apart.
-
-    `basis` is what the claim stands for, in words; empty if its file does not say.
-    """
+    """A claim with its verdicts, and the names of the axes that set them apart. `basis` is what the
+    claim stands for, in words; empty if its file does not say."""
 
     text: str
     basis: str

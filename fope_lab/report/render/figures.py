@@ -19,12 +19,16 @@ from fope_lab.drawing.svg import Look, assign_looks, inline_svg, pdf_page, stand
 from fope_lab.report.build import Report
 from fope_lab.report.render.tables import cell_text, seed_notes
 from fope_lab.report.results.aggregate import Cell
-from fope_lab.report.results.analyses import AnalysisResult, DamagedError
 from fope_lab.report.results.axes import shorten_labels
-from fope_lab.report.results.heatmaps import HeatmapGroup, MeanHeatmap
 from fope_lab.report.results.layout import MetricGroup, Series
+from fope_lab.report.results.recorded import (
+    AnalysisResult,
+    DamagedError,
+    HeatmapGroup,
+    MeanHeatmap,
+    TrainingCurves,
+)
 from fope_lab.report.results.settings import OPTIMISTIC, SettingGroup
-from fope_lab.report.results.training import TrainingCurves
 from fope_lab.stages.labels import label, split_label
 from fope_lab.stages.metric import LENGTH, Metric
 

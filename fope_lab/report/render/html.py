@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fope_lab.config.problems import counted
 from fope_lab.drawing.svg import style_variables
 from fope_lab.report.build import Report
-from fope_lab.report.compare.best import meaning
+from fope_lab.report.compare.differences import meaning
 from fope_lab.report.render.claims_view import (
     count_verdicts,
     describe_tests,

@@ -15,11 +15,10 @@ from typing import Any
 
 from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import VERDICTS
-from fope_lab.report.compare.before_after import BeforeAfter, difference_of
+from fope_lab.report.compare.differences import BeforeAfter, difference_of
 from fope_lab.report.compare.paper_comparison import PaperComparison
 from fope_lab.report.results.aggregate import Cell, json_value
-from fope_lab.report.results.analyses import AnalysisResult
-from fope_lab.report.results.heatmaps import HeatmapGroup
+from fope_lab.report.results.recorded import AnalysisResult, HeatmapGroup
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.summary import speed_of
 from fope_lab.stages import Select

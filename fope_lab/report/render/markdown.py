@@ -27,11 +27,8 @@ def render_markdown(report: Report) -> str:
 
 
 def table_markdown(table: Table) -> str:
-    """Render a table.
-
-    The best of a column is bold, † marks training lengths, and ‡ models that differ in more than
-    what is compared.
-    """
+    """Render a table. The best of a column is bold, † marks training lengths, and ‡ models that
+    differ in more than what is compared."""
     body = []
     for row in table.rows:
         entries = [
@@ -129,18 +126,14 @@ def _list(lines: Iterable[str]) -> str:
 
 
 def escaped(text: str, marks: str = "\\`|<*[") -> str:
-    """Escape text so that Markdown shows it unchanged, on one line.
-
-    `marks` are the characters to escape.
-    """
+    """Escape text so that Markdown shows it unchanged, on one line. `marks` are the characters to
+    escape."""
     line = " ".join(text.split())
     return "".join(f"\\{mark}" if mark in marks else mark for mark in line)
 
 
 def _grid(header: Sequence[str], body: Iterable[Sequence[str]], left: int) -> str:
-    """Format rows of escaped text as a table.
-
-    The first `left` columns are aligned to the left, the others to the right.
-    """
+    """Format rows of escaped text as a table. The first `left` columns are aligned to the left, the
+    others to the right."""
     rule = ["---" if i < left else "---:" for i in range(len(header))]
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *body))

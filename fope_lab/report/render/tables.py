@@ -9,9 +9,14 @@ from functools import cached_property
 from typing import Any
 
 from fope_lab.report.build import Report
-from fope_lab.report.compare.before_after import BeforeAfter, Difference, difference_of
-from fope_lab.report.compare.best import clearly_best, meaning
 from fope_lab.report.compare.comparability import MARK
+from fope_lab.report.compare.differences import (
+    BeforeAfter,
+    Difference,
+    clearly_best,
+    difference_of,
+    meaning,
+)
 from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperComparison
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.layout import MetricGroup, capital
@@ -52,7 +57,7 @@ class TableColumn:
 class TableEntry:
     """The text of an entry and the cell behind it; the cell is None if the sweep has none.
 
-    `best` says whether the entry is better than every other of its column (compare/best.py),
+    `best` says whether the entry is better than every other of its column (compare/differences.py),
     `chosen` whether a selection took its models. `unequal` lists what these differ in from those of
     the other rows. `says` is the tooltip of an entry without a cell.
     """
@@ -203,9 +208,7 @@ def report_tables(report: Report) -> tuple[Table, ...]:
 
 def build_tables(report: Report) -> tuple[Table, ...]:
     """Build a table for each curve, and one for all single numbers of a stage that have one kind.
-
-    All accuracies of a stage, or all its losses, are joined if they have the same rows.
-    """
+    All accuracies of a stage, or all its losses, are joined if they have the same rows."""
     joined: dict[object, list[tuple[MetricGroup, Table]]] = {}
     for index, group in enumerate(report.table_groups):
         table = _metric_table(group, report.seed_test)

@@ -52,10 +52,8 @@ class MissingSeed:
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of a table, over all seeds.
-
-    `x` is the point on a curve, such as the context length; None for a single number.
-    """
+    """One entry of a table, over all seeds. `x` is the point on a curve, such as the context
+    length; None for a single number."""
 
     section: str
     metric: Metric
@@ -106,10 +104,8 @@ def build_cells(results: Sequence[StageResult]) -> tuple[Cell, ...]:
 
 
 def group_seeds(results: Iterable[StageResult]) -> list[list[StageResult]]:
-    """Group the stages that differ only in their seed, each group sorted by seed.
-
-    No group holds a seed twice.
-    """
+    """Group the stages that differ only in their seed, each group sorted by seed. No group holds a
+    seed twice."""
     groups: dict[tuple[str, str, int], list[StageResult]] = {}
     seen: Counter[tuple[str, str, int | None]] = Counter()
     for result in results:

@@ -87,8 +87,8 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
         by_embedding=bool(embeddings) and len({m.embedding for m in members}) == len(set(chosen)),
         names=names,
         shared=tuple(f"{names[p]} {next(iter(distinct[p]))}" for p in paths if p not in varying),
-        folders=short_folders(
-            value for path in paths if is_model(path) for value in distinct[path]
+        folders=unique_endings(
+            (name for p in paths if is_model(p) for name in distinct[p] if "/" in name), "/"
         ),
     )
 
@@ -126,11 +126,6 @@ def _repeats(path: str, other: str, members: Iterable[HasAxes]) -> bool:
 def is_model(path: str) -> bool:
     """Whether an axis selects the model to start from."""
     return path.rpartition(".")[2] == "from"
-
-
-def short_folders(folders: Iterable[str]) -> dict[str, str]:
-    """The shortest ending of each folder that is unique; other references are left out."""
-    return unique_endings([folder for folder in folders if "/" in folder], "/")
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:

@@ -203,9 +203,7 @@ def named_metrics(
     texts: Sequence[str] | None, by_section: Mapping[str, Sequence[Stage]]
 ) -> list[tuple[str, Metric]] | None:
     """The section and the metric that each text `[stage.]metric[(corpus)]` of a checked file names.
-
-    None without texts.
-    """
+    None without texts."""
     if texts is None:
         return None
     catalogue = Catalogue(by_section)

@@ -33,10 +33,8 @@ OPTIMISTIC = (
 
 @dataclass(frozen=True)
 class SettingsGroup:
-    """The settings of one section of the sweep file, over all its combinations.
-
-    Each setting is the path of a field and its value, or its values.
-    """
+    """The settings of one section of the sweep file, over all its combinations. Each setting is the
+    path of a field and its value, or its values."""
 
     section: str
     count: int

@@ -42,10 +42,8 @@ class StageResult:
 
     @property
     def model_parent(self) -> str | None:
-        """The key of the stage that left the model which this one reads or goes on with.
-
-        Of a selection it is the chosen candidate, and the first one until it has chosen.
-        """
+        """The key of the stage that left the model which this one reads or goes on with. Of a
+        selection it is the chosen candidate, and the first one until it has chosen."""
         stage = self.stage
         if not isinstance(stage.spec, Select):
             return stage.parents.get(MODEL)

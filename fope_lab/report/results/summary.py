@@ -2,8 +2,8 @@
 
 Each stage counts with all its attempts, also with the work that was lost and done again, but not
 with output that was set aside. Energy is estimated: the time that each processor was reserved for,
-times its power at full load, which is a GPU's board power in its vendor's datasheet, and
-WATTS_PER_CORE for a core. Memory, cooling and idle processors are left out.
+times its power at full load, which is a GPU's board power (devices.yaml), and WATTS_PER_CORE for a
+core. Memory, cooling and idle processors are left out.
 """
 
 from __future__ import annotations
@@ -13,30 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.config.problems import counted
+from fope_lab.devices import board_watts
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.store import Status
 from fope_lab.store.state import IMPORTANCE
 
 WATTS_PER_CORE = 5.0
 """Server processors of 2019 to 2024 have 3 to 6 W of thermal design power for each core."""
-BOARD_WATTS = {
-    "NVIDIA RTX A6000": 300,
-    "RTX A6000": 300,
-    "NVIDIA A40": 300,
-    "NVIDIA A10": 150,
-    "NVIDIA A100-SXM4-40GB": 400,
-    "NVIDIA A100-SXM4-80GB": 400,
-    "NVIDIA A100-PCIE-40GB": 250,
-    "NVIDIA A100 80GB PCIe": 300,
-    "NVIDIA H100 80GB HBM3": 700,
-    "NVIDIA H100 PCIe": 350,
-    "NVIDIA H200": 700,
-    "NVIDIA L4": 72,
-    "NVIDIA L40S": 350,
-    "NVIDIA GeForce RTX 3090": 350,
-    "NVIDIA GeForce RTX 4090": 450,
-}
-"""Board power in watts, from each card's datasheet, by the name that its driver gives."""
 JOULES_PER_KWH = 3.6e6
 PARTS = {
     "data": "data_seconds",
@@ -77,7 +60,7 @@ def cost_of(results: Iterable[StageResult]) -> Cost:
     gpus = [s * need.gpus for s, need in zip(seconds, needs, strict=True)]
     joules: float | None = WATTS_PER_CORE * cores
     for used, result in zip(gpus, done, strict=True):
-        watts = BOARD_WATTS.get(result.device or "") if used else 0
+        watts = board_watts(result.device or "") if used else 0
         joules = None if joules is None or watts is None else joules + used * watts
     return Cost(
         stages=len(done),
@@ -100,9 +83,11 @@ class TimeLost:
     @property
     def words(self) -> str:
         verbs = {"data": "waiting for data", "checkpoints": "writing checkpoints"}
-        return ", ".join(
-            f"{_percent(share)} {verbs.get(part, part)}" for part, share in self.shares.items()
-        )
+        texts = []
+        for part, share in self.shares.items():
+            percent = "less than 0.1" if 0 < share < 0.001 else f"{100 * share:.2g}"
+            texts.append(f"{percent} % {verbs.get(part, part)}")
+        return ", ".join(texts)
 
 
 def time_lost(results: Iterable[StageResult]) -> TimeLost | None:
@@ -121,10 +106,6 @@ def speed_of(result: StageResult) -> tuple[float | None, float | None]:
     not recorded, and for other stages."""
     recorded = result.record.recorded if result.stage.spec.trains else {}
     return recorded.get("tokens_per_second"), recorded.get("flops_utilisation")
-
-
-def _percent(share: float) -> str:
-    return "less than 0.1 %" if 0 < share < 0.001 else f"{100 * share:.2g} %"
 
 
 @dataclass(frozen=True)
@@ -161,7 +142,7 @@ class Summary:
 
 
 def summarise(results: Sequence[StageResult], findings: Iterable[str]) -> Summary:
-    """Summarise the stages of a sweep, with what was found (compare/best.py)."""
+    """Summarise the stages of a sweep, with what was found (compare/differences.py)."""
     counts = Counter(result.state.status for result in results)
     needed = [result for result in results if not result.state.is_unneeded]
     return Summary(

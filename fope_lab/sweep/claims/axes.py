@@ -57,8 +57,7 @@ def group_stages(
         for member, value in zip(group.members, chosen, strict=True):
             if not terms or axis_label(stage.axes, axis) == value:
                 member.append(stage)
-    complete = [group for group in groups.values() if all(group.members)]
-    if not complete:
+    if not (complete := [group for group in groups.values() if all(group.members)]):
         words = " and ".join(map(str, terms))
         raise ClaimError(f"the grid has no {words} with the same {name_list(open_axes)}")
     values, field = _values(axis, stages), axis.rpartition(".")[2]
@@ -93,10 +92,8 @@ def pinned(where: Sequence[Pin], stages: Stages) -> Stages:
 
 
 def numeric_axis(name: str, where: Sequence[Pin], measuring: Stages) -> str:
-    """Return the path of the axis of two or more numbers that a claim runs along.
-
-    Raises ClaimError if there is none.
-    """
+    """Return the path of the axis of two or more numbers that a claim runs along. Raises ClaimError
+    if there is none."""
     stages = pinned(where, measuring)
     if not _paths(stages):
         raise ClaimError(f"no axis {name!r}: the sweep has no axis for these stages")
@@ -138,11 +135,8 @@ def _compared(terms: Sequence[Pin], stages: Stages, along: str | None) -> tuple[
 
 def _values_of(terms: Sequence[Pin], paths: Sequence[str], stages: Stages) -> dict[str, list[str]]:
     """The labels of all terms, by axis, for the axes that have exactly one for each."""
-    named = {
-        path: [_values_named(term.value, values) for term in terms]
-        for path in paths
-        for values in [_values(path, stages)]
-    }
+    by_path = {path: _values(path, stages) for path in paths}
+    named = {path: [_values_named(t.value, v) for t in terms] for path, v in by_path.items()}
     return {
         path: [label for (label,) in labels]
         for path, labels in named.items()
@@ -193,8 +187,7 @@ def _only(what: str, found: Mapping[str, Stages]) -> str:
 
 def _open_axes(used: Sequence[str], stages: Stages) -> list[str]:
     """The axes that vary, and not together with those that the claim uses; of several that have the
-    same values in every stage, the first.
-    """
+    same values in every stage, the first."""
     found: dict[tuple[str, ...], str] = {}
     points = [tuple(axis_label(stage.axes, axis) for axis in used) for stage in stages]
     for path in _paths(stages):

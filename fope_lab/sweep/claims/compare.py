@@ -53,9 +53,7 @@ class Number:
 @dataclass(frozen=True)
 class Contrast:
     """The statement that a sum, called `name`, is on one `side` of `null`; `weights` are by index.
-
-    `positive` is the number of which a margin is a share, and which must be above 0.
-    """
+    `positive` is the number of which a margin is a share, and which must be above 0."""
 
     name: str
     weights: Mapping[int, float]
@@ -72,20 +70,10 @@ class Combination:
     numbers: tuple[Number, ...]
     contrasts: tuple[Contrast, ...]
 
-    @property
-    def members(self) -> tuple[Seeds, ...]:
-        """The stages of each number, by seed."""
-        return tuple(number.stages for number in self.numbers)
-
-    @property
-    def has_seeds(self) -> bool:
-        """Whether any compared stage has a seed."""
-        return any(seed is not None for seeds in self.members for seed in seeds)
-
     @functools.cached_property
     def is_exact(self) -> bool:
         """Whether no stage has a model, so that there is nothing random to test."""
-        stages = [stage for seeds in self.members for stage in seeds.values()]
+        stages = (stage for number in self.numbers for stage in number.stages.values())
         return all(stage.model_spec is None for stage in stages)
 
 
@@ -101,6 +89,7 @@ class Comparison:
 def compare(claim: Claim, catalogue: Catalogue) -> Comparison:
     """Return what a claim compares. Raises ClaimError if the sweep can't answer the claim."""
     measured, statement = catalogue.find(claim.quantity), claim.statement
+    _check_fractions(statement, measured.metric)
     if statement.verb not in ALONG:
         read = _at_a_point
     else:
@@ -164,20 +153,11 @@ def _contrast(first: Term, second: Term, margin: Margin | None, side: Side) -> C
     """The first is on one side of the second, moved by a margin."""
     factor, shift = (1.0, 0.0) if margin is None else margin.limit(side)
     is_share = margin is not None and margin.unit != ""
-    weights: dict[int, float] = {}
-    null, words = shift, []
-    if first.index is None:
-        null -= first.constant
-    else:
-        weights[first.index] = 1.0
-        words.append(first.name)
-    if second.index is None:
-        null += factor * second.constant
-    else:
-        weights[second.index] = -factor
-        times = f"{factor:.6g} · " if is_share else ""
-        words.append(f"− {times}{second.name}")
-    return Contrast(" ".join(words), weights, null, side, second.index if is_share else None)
+    parts = ((first, 1.0, ""), (second, -factor, f"− {f'{factor:.6g} · ' * is_share}"))
+    weights = {term.index: weight for term, weight, _ in parts if term.index is not None}
+    name = " ".join(f"{sign}{term.name}" for term, _, sign in parts if term.index is not None)
+    null = shift - first.constant + factor * second.constant
+    return Contrast(name, weights, null, side, second.index if is_share else None)
 
 
 def _at_a_point(claim: Claim, measured: Measured) -> Iterator[Combination]:
@@ -187,7 +167,6 @@ def _at_a_point(claim: Claim, measured: Measured) -> Iterator[Combination]:
             f"found @{at}, needs one point: only grows, falls and stays run over several"
         )
     stages = measured.at(at)
-    _check_fractions(statement, measured.metric)
     names, groups = _groups(claim, stages)
     for group in groups:
         named = iter(zip(names, group.members, strict=False))  # without names, of one member
@@ -240,7 +219,6 @@ def contrasts_along(
 
 def _along_curve(claim: Claim, measured: Measured) -> Iterator[Combination]:
     statement, points, metric = claim.statement, claim.at, measured.metric
-    _check_fractions(statement, metric)
     if not isinstance(points, PointRange):
         raise ClaimError(
             f"{statement.words!r} runs along an axis: needs a range of points, as in @128..1024,"
@@ -275,7 +253,6 @@ def _along_curve(claim: Claim, measured: Measured) -> Iterator[Combination]:
 def _along_grid(claim: Claim, measured: Measured) -> Iterator[Combination]:
     statement, at, metric = claim.statement, claim.at, measured.metric
     along = statement.along or ""
-    _check_fractions(statement, metric)
     if isinstance(at, PointRange):
         raise ClaimError(f"runs along both @{at} and {along}; needs one of them")
     stages = measured.at(at)

@@ -110,7 +110,9 @@ class _Reader:
             self._past(end)
             return str(value), True
         depth = end = 0
-        while (mark := self._rest[end : end + 1]) and (depth or not _ends_value(mark)):
+        while (mark := self._rest[end : end + 1]) and (
+            depth or not (mark in _VALUE_ENDS or mark.isspace())
+        ):
             depth += (mark == "(") - (mark == ")")
             end += 1
         if depth or not end:
@@ -144,10 +146,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
         raise ClaimError(f"{text} is too large for a number")
     return number
-
-
-def _ends_value(mark: str) -> bool:
-    return mark in _VALUE_ENDS or mark.isspace()
 
 
 def _is_number(text: str) -> bool:

@@ -85,10 +85,8 @@ class Catalogue:
         self._found: dict[Quantity, Measured] = {}
 
     def find(self, quantity: Quantity, *, in_table: bool = False) -> Measured:
-        """Return the stages that a quantity names; `in_table` asks for what tables show.
-
-        Raises ClaimError for none, for several, and for a number that no table shows.
-        """
+        """Return the stages that a quantity names; `in_table` asks for what tables show. Raises
+        ClaimError for none, for several, and for a number that no table shows."""
         if quantity not in self._found:
             self._found[quantity] = self._find(quantity)
         if in_table and self._found[quantity].metric.is_number:
@@ -111,11 +109,8 @@ class Catalogue:
                         having.setdefault(name, []).append((stage, metric))
         if not having:
             near = did_you_mean(quantity.metric, list(known))
-            who = (
-                "no stage measures"
-                if quantity.stage is None
-                else f"stage {names[0]} does not measure"
-            )
+            one = f"stage {quantity.stage} does not measure"
+            who = "no stage measures" if quantity.stage is None else one
             raise ClaimError(f"{who} {quantity.metric!r}{near} (allowed: {name_list(known)})")
         if quantity.corpus is not None:
             having = _of_corpus(having, quantity)

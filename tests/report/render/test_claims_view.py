@@ -55,19 +55,8 @@ def made(folder: Path, section: dict[str, Any]) -> Report:
 
 
 def verdict(text: str = "a: b > c", word: str = "holds", **fields: Any) -> Verdict:
-    return Verdict(
-        text=text,
-        axes=fields.get("axes", {}),
-        verdict=word,  # type: ignore[arg-type]
-        p=fields.get("p", 0.01),
-        n=3,
-        test=fields.get("test", "paired t over 3 seeds"),
-        reason=fields.get("reason", "means"),
-        unequal=fields.get("unequal", ()),
-        adjusted_p=fields.get("adjusted_p"),
-        would_decide=fields.get("would_decide"),
-        by_chance=fields.get("by_chance", 0.0),
-    )
+    usual = {"axes": {}, "p": 0.01, "n": 3, "test": "paired t over 3 seeds", "reason": "means"}
+    return Verdict(**{"text": text, "verdict": word, **usual, **fields})
 
 
 def markdown(verdicts: Sequence[Verdict]) -> str:
@@ -204,14 +193,6 @@ def test_many_verdicts_are_folded_and_cut() -> None:
     assert "width 1: p = 0.01, n = 3; means" in lines[3]
 
 
-def test_what_else_differs_is_marked() -> None:
-    differs = verdict(unequal=("parameters (+3.0 %)", "tokens (1 and 2)"))
-    lines = list(claim_lines([differs]))
-    expected = "‡ the models differ in parameters (+3.0 %), tokens (1 and 2)"
-    assert lines[-1].endswith(expected)
-    assert expected in markdown([differs])
-
-
 def test_how_many_come_out_by_chance() -> None:
     tested = [verdict(by_chance=0.05) for _ in range(23)]
     chance = "Of the 24 verdicts that were tested, about 1.2 would be decided by chance if no"
@@ -224,33 +205,42 @@ def test_how_many_come_out_by_chance() -> None:
     assert "about 0.1 would" in describe_tests(tested[:2])
     assert next(claim_lines(tested)) == f"Claims: 23 hold. {describe_chance(tested)}"
     assert describe_chance(tested) in markdown(tested)
+    adjusted = verdict(adjusted_p=0.046, by_chance=0.05)
+    assert "adjusted for all verdicts of the file (Holm)" in describe_chance([adjusted])
 
 
-def test_adjusted_p_values_stand_beside_the_others() -> None:
-    one = verdict(p=0.02, adjusted_p=0.046, by_chance=0.05)
-    assert "p = 0.02, adjusted p = 0.046, n = 3" in list(claim_lines([one]))[2]
-    assert " | 0.02 (adjusted 0.046) | 3 | " in markdown([one])
-    assert "adjusted for all verdicts of the file (Holm)" in describe_chance([one])
+DIFFERS = "‡ the models differ in parameters (+3.0 %), tokens (1 and 2)"
+WOULD_DECIDE = (
+    "means; about 11 seeds would decide it, if the difference is what it seems: 8 more, about"
+    " 3.2 hours of work"
+)
 
 
-def test_what_is_exact_has_no_seeds() -> None:
-    one = verdict(p=None, test="exact: no seeds", reason="bound 3.14")
-    assert list(claim_lines([one])) == [
-        "Claims: 1 holds.",
-        "  a: b > c",
-        "    ✓ holds        exact; bound 3.14",
-    ]
-    assert " | exact | bound 3.14 |" in markdown([one])
-
-
-def test_what_would_decide_is_told() -> None:
-    one = verdict(word="undecided", would_decide=WouldDecide(11, 8, 11_520.0))
-    expected = (
-        "means; about 11 seeds would decide it, if the difference is what it seems: 8 more, about"
-        " 3.2 hours of work"
-    )
-    assert list(claim_lines([one]))[-1].endswith(expected)
-    assert expected in markdown([one])
+@pytest.mark.parametrize(
+    ("fields", "line", "row"),
+    [
+        ({"unequal": ("parameters (+3.0 %)", "tokens (1 and 2)")}, DIFFERS, DIFFERS),
+        (
+            {"p": 0.02, "adjusted_p": 0.046},
+            "p = 0.02, adjusted p = 0.046, n = 3",
+            " | 0.02 (adjusted 0.046) | 3 | ",
+        ),
+        (
+            {"p": None, "test": "exact: no seeds", "reason": "bound 3.14"},
+            "    ✓ holds        exact; bound 3.14",
+            " | exact | bound 3.14 |",
+        ),
+        (
+            {"word": "undecided", "would_decide": WouldDecide(11, 8, 11_520.0)},
+            WOULD_DECIDE,
+            WOULD_DECIDE,
+        ),
+    ],
+)
+def test_what_is_said_of_a_verdict(fields: dict[str, Any], line: str, row: str) -> None:
+    one = verdict(**fields)
+    assert line in list(claim_lines([one]))[2]
+    assert row in markdown([one])
 
 
 def test_a_table_of_markdown_survives_any_text() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from report_samples import BASE, finish, links_of, make_report, printed, report_of, write_plan
 
-from fope_lab.report.compare.best import meaning
+from fope_lab.report.compare.differences import meaning
 from fope_lab.report.files import write_report
 from fope_lab.report.render.json import report_numbers
 from fope_lab.report.render.markdown import escaped, render_markdown, table_markdown

@@ -19,8 +19,8 @@ from report_samples import report_of, typical_numbers, write_plan
 from fope_lab.drawing.plot import Curve, Panel, draw_panel, length_label, spread
 from fope_lab.drawing.svg import COLOURS, Look, inline_svg, without_family
 from fope_lab.report.render.figures import Figure, draw_figures
+from fope_lab.report.results.recorded import BINS, group_training_curves
 from fope_lab.report.results.stage_results import read_stages
-from fope_lab.report.results.training import BINS, group_training_curves
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 

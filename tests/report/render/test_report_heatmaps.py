@@ -17,7 +17,7 @@ from fope_lab.report import Report
 from fope_lab.report.render.figures import draw_figures, draw_heatmaps
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
-from fope_lab.report.results.heatmaps import depth_heatmaps, group_heatmaps
+from fope_lab.report.results.recorded import depth_heatmaps, group_heatmaps
 from fope_lab.stages.result import ResultRecord
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage

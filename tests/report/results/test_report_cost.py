@@ -12,7 +12,7 @@ from report_samples import BASE, finish, make_report, report_of, write_plan
 from fope_lab.report import Report
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import render_json
-from fope_lab.report.results.summary import BOARD_WATTS, WATTS_PER_CORE, Cost
+from fope_lab.report.results.summary import WATTS_PER_CORE, Cost
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
@@ -59,7 +59,6 @@ def test_what_is_reserved_counts(tmp_path: Path, store: Store) -> None:
     assert cost.gpu_seconds == 2 * 10.0
     assert cost.core_seconds == 10.0 * (others + 2 * 3)  # two workers of three cores
     assert cost.joules == pytest.approx(WATTS_PER_CORE * cost.core_seconds + 20.0 * 700)
-    assert BOARD_WATTS[card] == 700
     assert "each GPU's board power" in cost.energy
 
 
