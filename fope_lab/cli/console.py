@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from fope_lab.store import Store
     from fope_lab.sweep import Sweep
-
 
 WIDTH = 200
 """The columns of what is no terminal, for texts and tables to be read."""
@@ -53,25 +52,6 @@ def print_notes(sweeps: Sequence[Sweep], store: Store, console: Console) -> None
     from fope_lab.sweep.notes import notes
 
     say(console, *notes(sweeps, store), style="yellow")
-
-
-def print_machine_notes(
-    sweeps: Sequence[Sweep], console: Console, done: Container[str] = ()
-) -> None:
-    """Print what the sweeps need that this machine has not; nothing if RAY_ADDRESS names a cluster.
-
-    The keys of `done` are of stages that need not run.
-    """
-    from fope_lab.config.environment import default_address
-    from fope_lab.planning.memory_fit import ELSEWHERE, machine_note
-
-    if default_address() != "local":
-        return
-    notes = (
-        machine_note(s, [stage for stage in s.stages if stage.key not in done]) for s in sweeps
-    )
-    if found := [note for note in notes if note]:
-        say(console, *found, ELSEWHERE, style="yellow")
 
 
 def mute_stdout() -> None:

@@ -32,17 +32,14 @@ class Command:
 
     name: str
     help: str
-    arguments: Sequence[Callable[[argparse.ArgumentParser], Any]] = ()
+    arguments: Sequence[AddArgument] = ()
     run: Callable[[argparse.Namespace], int] | None = None
     epilog: str | None = None
     actions: Sequence[Command] = ()
 
 
 def command(
-    name: str,
-    help: str,
-    *arguments: Callable[[argparse.ArgumentParser], Any],
-    epilog: str | None = None,
+    name: str, help: str, *arguments: AddArgument, epilog: str | None = None
 ) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
     """Make the decorated function, which takes the parsed options, a command."""
     return lambda run: Command(name, help, arguments, run, epilog)
@@ -59,6 +56,32 @@ def argument(name: str, help: str, metavar: str | None = None, **settings: Any) 
         own = {"default": default()} if callable(default) else {}
         own |= {} if metavar is None else {"metavar": metavar}
         parser.add_argument(name, help=help, **{**settings, **own})
+
+    return add
+
+
+def flag(name: str, help: str) -> AddArgument:
+    """An option that is on or off."""
+    return argument(name, help, action="store_true")
+
+
+def words(name: str, help: str, metavar: str) -> AddArgument:
+    """An option that takes one or more words, and none by default."""
+    return argument(name, help, metavar, nargs="+", default=[])
+
+
+def count(name: str, help: str, last: int | None = None, default: int | None = None) -> AddArgument:
+    """An option that takes a whole number from 1."""
+    return argument(name, help, "N", type=whole_number(1, last), default=default)
+
+
+def exclusive(*arguments: AddArgument) -> AddArgument:
+    """Arguments of which a command takes one at most."""
+
+    def add(parser: argparse._ActionsContainer) -> None:
+        group = parser.add_mutually_exclusive_group()
+        for add_one in arguments:
+            add_one(group)
 
     return add
 
@@ -106,8 +129,8 @@ def _address(text: str) -> str:
 
 add_files = argument(
     "files",
-    "a sweep file, a folder of sweep files, or the name of a"
-    " sweep that comes with fope-lab, such as quickstart",
+    "a sweep file, a folder of sweep files, or the name of a sweep that comes with fope-lab, such"
+    " as quickstart",
     "FILE",
     nargs="+",
 )
@@ -122,13 +145,11 @@ add_stage = argument(
     " or the beginning of its key",
     "STAGE",
 )
-add_json = argument("--json", "print machine-readable JSON", action="store_true")
-add_plugins = argument(
+add_json = flag("--json", "print machine-readable JSON")
+add_plugins = words(
     "--plugins",
     "code of one's own that the command needs: ./mine.py, or the name of a module",
     "PLUGIN",
-    nargs="+",
-    default=[],
 )
 add_store = argument(
     "--store",

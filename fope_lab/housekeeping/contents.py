@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.housekeeping.known_stages import KnownStage, known_stages
-from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import StageState, Store
-from fope_lab.store.attempts import AttemptRecord
 from fope_lab.store.folder import observe
 
-_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -76,18 +73,6 @@ def files_with_sizes(path: Path) -> Iterator[tuple[Path, int]]:
             yield file, file.lstat().st_size
 
 
-def made_with(attempt: AttemptRecord) -> list[str]:
-    """The machine, device, commit and driver of an attempt, as far as it recorded them."""
-    made_by = attempt.details.get("made_by") or {}
-    words = {
-        "on": attempt.details.get("host"),
-        "device": made_by.get("device"),
-        "commit": Checkout.recorded(made_by),
-        "driver": attempt.owner,
-    }
-    return [f"{name} {value}" for name, value in words.items() if value]
-
-
 def moment(seconds: float) -> str:
     """A time in seconds since the epoch, in UTC as in logs: 2026-01-31 09:05:00Z."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
@@ -95,7 +80,7 @@ def moment(seconds: float) -> str:
 
 def span(seconds: float) -> str:
     """A duration in the largest unit of which it has two, else in seconds: 12 min, 3 h, 5 d."""
-    for unit, name in _UNITS:
+    for unit, name in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f} {name}"
     return f"{max(seconds, 0):.0f} s"

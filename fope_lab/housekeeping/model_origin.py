@@ -66,7 +66,6 @@ def _facts(folder: StageFolder, known: Sequence[KnownStage]) -> TrainingFacts:
 
 
 def _listed(values: Iterable[object]) -> str:
-    """The different values that are known, of which there is usually one."""
     return ", ".join(dict.fromkeys(str(value) for value in values if value is not None))
 
 

@@ -35,10 +35,8 @@ REMOVED = ".removed-"
 
 @dataclass(frozen=True)
 class Waste:
-    """Something that nothing refers to: where it is, why it may go, and its bytes.
-
-    `remove` removes it. It raises LeaseHeldError if somebody has begun to work on it.
-    """
+    """Something that nothing refers to: where it is, why it may go, and its bytes; `remove` raises
+    LeaseHeldError if somebody has begun to work on it."""
 
     path: Path
     why: str
@@ -99,12 +97,8 @@ def remove(store: Store, agreed: Sequence[Waste]) -> tuple[int, list[str]]:
 def _needed(
     store: Store, known: Sequence[KnownStage], busy: set[str]
 ) -> tuple[set[str] | None, list[str]]:
-    """The keys of the stages at work, of those that recorded sweeps ask for, and of all that these
-    refer to, and in one line each what could not be read.
-
-    A sweep asks for the stages that it had when it last ran, and for those of its file as it is
-    today. None if nobody can tell what is asked for: then every stage may be needed.
-    """
+    """The keys of what is at work, of what recorded sweeps asked for when they last ran or ask for
+    today, and of all that these refer to, or None if nobody can tell; and what can't be read."""
     notes = [f"{path} is damaged" for path in damaged_plans(store)]
     sweeps = dict.fromkeys(stage.sweep for stage in known if stage.sweep)
     is_known = bool(sweeps) and not notes

@@ -65,11 +65,9 @@ def require_nodes(stages: Sequence[Stage], available: Mapping[str, float]) -> No
         size = stage.spec.resources.size
         of_workers = f" for its {size} workers" if size > 1 else ""
         for name, amount in amounts(stage.spec.resources).items():
-            if amount > available.get(name, 0):
-                found.append(
-                    f"{stage.label} needs {amount:g} {name}{of_workers}, this machine has "
-                    f"{available.get(name, 0):g}"
-                )
+            if amount > (there := available.get(name, 0)):
+                needs = f"{stage.label} needs {amount:g} {name}{of_workers}"
+                found.append(f"{needs}, this machine has {there:g}")
     if found:
         raise ResourcesError("\n".join(found))
 
@@ -189,19 +187,27 @@ def _tuner(
 
 @contextlib.contextmanager
 def _ray(address: str, scratch: Path, interruption: Interruption) -> Iterator[None]:
-    """Ray for the length of a run, silent unless something is wrong.
-
-    Raises KeyboardInterrupt after a signal while Ray started.
-    """
+    """Ray for the length of a run, silent unless something is wrong."""
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     # On a full disk it prints a traceback. Nobody reads the state that Tune saves.
     logging.getLogger("ray.tune.execution.experiment_state").setLevel(logging.CRITICAL)
     logging.getLogger("ray.tune.execution.tune_controller").addFilter(_not_a_death)
     os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
+    local: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {}
     try:
-        with ray_starting(interruption):
-            context = _start_ray(address)
+        try:
+            with ray_starting(interruption):
+                context = ray.init(
+                    address=address,
+                    logging_level="ERROR",
+                    log_to_driver=False,
+                    runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}},
+                    **local,
+                )
+        except Exception as error:  # Ray raises plain ones, too
+            where = "here" if address == LOCAL else f"at {address}"
+            raise ClusterError(f"no Ray cluster {where}: {first_line(error)}") from error
         if address == LOCAL:
             note_session(scratch, context.address_info["session_dir"])
         yield
@@ -233,21 +239,6 @@ class _Callback(tune.Callback):
         return {}
 
 
-def _start_ray(address: str) -> Any:
-    local: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {}
-    try:
-        return ray.init(
-            address=address,
-            logging_level="ERROR",
-            log_to_driver=False,
-            runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}},
-            **local,
-        )
-    except Exception as error:  # Ray raises plain ones, too
-        where = "here" if address == LOCAL else f"at {address}"
-        raise ClusterError(f"no Ray cluster {where}: {first_line(error)}") from error
-
-
 @contextlib.contextmanager
 def _losses_told() -> Iterator[None]:
     """Raises ClusterError if Ray ends during a run, and StoreError for a full disk."""
@@ -257,9 +248,8 @@ def _losses_told() -> Iterator[None]:
         raise ClusterError(f"Ray ended during the run: {first_line(error)}; {GO_ON}") from error
     except Exception as error:
         if is_full_disk(error):
-            raise StoreError(
-                f"no space left on the disk: {first_line(error)}; {MAKE_ROOM}"
-            ) from error
+            text = f"no space left on the disk: {first_line(error)}; {MAKE_ROOM}"
+            raise StoreError(text) from error
         raise
 
 

@@ -39,7 +39,7 @@ Say = Callable[[str], None]
 
 
 def stop_request(store: Store, owner: str) -> StopRequest:
-    """What a driver asks its stages to stop by."""
+    """The request by which a driver asks its stages to stop."""
     return StopRequest(store.driver(owner) / STOP)
 
 
@@ -118,30 +118,27 @@ def stop(store: Store, sweep: str, say: Say, seconds: float = END_SECONDS) -> bo
         process = driver.process
         others = [name for name in driver.sweeps if name != sweep]
         also = f", which also runs {', '.join(others)}" if others else ""
-        if process is None or not process.is_here:
-            say(f"{sweep}: {driver} runs it{also}; end it there, this machine can't")
-            ended = False
-            continue
-        try:
-            # Like Ctrl-C, but a run that was started in the background ignores SIGINT.
-            os.kill(process.pid, signal.SIGTERM)
-        except ProcessLookupError:
-            continue
-        except PermissionError:
-            say(f"{sweep}: {driver} runs it{also}; it is another user's")
-            ended = False
-            continue
-        say(f"{sweep}: asked {driver}{also} to end")
-        asked.append(process)
+        fault = "end it there, this machine can't"
+        if process is not None and process.is_here:
+            try:
+                # Like Ctrl-C, but a run that was started in the background ignores SIGINT.
+                os.kill(process.pid, signal.SIGTERM)
+                say(f"{sweep}: asked {driver}{also} to end")
+                asked.append(process)
+                continue
+            except ProcessLookupError:
+                continue
+            except PermissionError:
+                fault = "it is another user's"
+        say(f"{sweep}: {driver} runs it{also}; {fault}")
+        ended = False
     until = time.monotonic() + seconds
     for process in asked:
-        while _is_alive(process.pid) and time.monotonic() < until:
+        while (alive := _is_alive(process.pid)) and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
-        if _is_alive(process.pid):
-            say(f"{sweep}: {process} has not ended after {seconds:g} s")
-            ended = False
-        else:
-            say(f"{sweep}: {process} has ended; the next run goes on from the last checkpoints")
+        fate = "has ended; the next run goes on from the last checkpoints"
+        say(f"{sweep}: {process} {f'has not ended after {seconds:g} s' if alive else fate}")
+        ended = ended and not alive
     return ended
 
 
@@ -173,19 +170,17 @@ def _drivers(store: Store, outline: Outline) -> list[LiveDriver]:
             since.setdefault(attempt.owner, float(attempt.details.get("started", 0.0)))
         else:
             elsewhere.append(folder)
-    found = [
-        name
-        for name, started in since.items()
-        if (process := process_of(name)) is not None
-        and process.is_here
-        and _is_alive(process.pid, started)
-    ]
+    found: dict[str, DriverProcess | None] = {}
+    for name, started in since.items():
+        process = process_of(name)
+        if process is not None and process.is_here and _is_alive(process.pid, started):
+            found[name] = process
     for state in observe(elsewhere):
         if state.status is Status.RUNNING and state.attempt is not None:
-            found.append(state.attempt.owner)
+            found[state.attempt.owner] = process_of(state.attempt.owner)
     return [
-        LiveDriver(name, process_of(name), runs[name][0] if name in runs else ())
-        for name in dict.fromkeys(found)
+        LiveDriver(name, process, runs[name][0] if name in runs else ())
+        for name, process in found.items()
     ]
 
 

@@ -106,10 +106,8 @@ def _handling(
 
 @dataclass
 class LastCheckpoints:
-    """Ends a run after a signal, when all trainings have saved a checkpoint or time is up.
-
-    `stages` are the run's by key, and `states` returns their states.
-    """
+    """Ends a run of `stages` after a signal, once all trainings have saved a checkpoint or time is
+    up."""
 
     interruption: Interruption
     request: StopRequest
@@ -144,7 +142,6 @@ class LastCheckpoints:
         raise KeyboardInterrupt
 
     def _ask(self) -> None:
-        """Ask the stages to stop, and say so if a training is among them."""
         training = self._training()
         try:
             self.request.make()
@@ -163,9 +160,8 @@ class LastCheckpoints:
         found = []
         for key, state in self.states().items():
             stage = self.stages[key]
-            if not stage.spec.trains or state.status is not Status.RUNNING or state.elsewhere:
-                continue
-            newest = self.store.folder(stage.kind, key).attempts.newest()
-            if newest is not None and newest.owner == self.owner:
-                found.append(stage)
+            if stage.spec.trains and state.status is Status.RUNNING and not state.elsewhere:
+                newest = self.store.folder(stage.kind, key).attempts.newest()
+                if newest is not None and newest.owner == self.owner:
+                    found.append(stage)
         return found

@@ -144,11 +144,9 @@ def _files_to_send(sweep: Sweep) -> list[Path]:
 
 
 def _relative_references(sweep: Sweep) -> tuple[list[Path], list[Path]]:
-    """The sweep files, and the files and folders of data, that are named by relative paths.
-
-    Which texts are paths depends on their fields: every text is tried, and counts if it leads to a
-    file that the resolved stages use.
-    """
+    """The sweep files, and the files and folders of data, that are named by relative paths."""
+    # Which texts are paths depends on their fields: each is tried, and counts if it leads to a
+    # file that the resolved stages use.
     texts = set(_texts([stage.config for stage in sweep.stages]))
     used = {Path(text) for text in texts if os.path.isabs(text) and os.path.exists(text)}
     plugins = {plugin.place for plugin in loaded_plugins()}
@@ -178,7 +176,6 @@ def _relative_references(sweep: Sweep) -> tuple[list[Path], list[Path]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a YAML or JSON value, except the keys of mappings."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

@@ -51,7 +51,6 @@ OVERALL_SECONDS = 60.0
 """The time between two lines about the whole run, outside a terminal."""
 
 Show = Callable[[Snapshot], None]
-"""Shows a run at a moment."""
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -66,22 +65,17 @@ def seconds_text(seconds: float | None) -> str:
 def summary(states: States) -> str:
     """The number of stages in each status, such as "12 of 20 done, 2 running, 6 waiting"."""
     counts = Counter(state.status for state in states.values())
-    rest = [
-        f"{counts[status]:,} {status}"
-        for status in IMPORTANCE
-        if counts[status] and status is not Status.DONE
-    ]
-    return ", ".join([f"{counts[Status.DONE]:,} of {len(states):,} done", *rest])
+    done = counts.pop(Status.DONE, 0)
+    rest = (f"{counts[status]:,} {status}" for status in IMPORTANCE if counts[status])
+    return ", ".join([f"{done:,} of {len(states):,} done", *rest])
 
 
 def time_left_text(left: TimeLeft) -> str:
     """Such as "about 27:10 left, not counting 3 stages of unknown length"."""
     if left.seconds is None:
         return "time left unknown"
-    text = f"about {seconds_text(left.seconds)} left"
-    if left.unknown:
-        text += f", not counting {counted(left.unknown)} of unknown length"
-    return text
+    rest = f", not counting {counted(left.unknown)} of unknown length" if left.unknown else ""
+    return f"about {seconds_text(left.seconds)} left{rest}"
 
 
 def cut(text: str, width: int) -> str:
@@ -102,12 +96,9 @@ def progress_cells(stage: Stage, state: StageState, store: Store) -> list[str]:
 
 def _cells(state: StageState, told: StageProgress) -> list[str]:
     """The step, loss, speed and time (left or taken) of a stage, and a note."""
-    steps = loss = speed = time_text = ""
-    note = state.reason
-    if told.step is not None and told.total is not None:
-        steps = f"{told.step:,}/{told.total:,}"
-    if told.loss is not None:
-        loss = f"{told.loss:.3f}"
+    speed, time_text, note = "", "", state.reason
+    steps = "" if told.step is None else f"{told.step:,}/{told.total:,}"
+    loss = "" if told.loss is None else f"{told.loss:.3f}"
     if told.tokens_per_second is not None:
         speed = f"{told.tokens_per_second:,.0f} tok/s"
     elif told.steps_per_second is not None:
@@ -148,7 +139,6 @@ def live_view(
 
 @contextlib.contextmanager
 def _screen(progress: RunProgress, console: Console) -> Iterator[Show]:
-    """A screen that is drawn again at each refresh, and is gone at the end."""
     names = run_names(progress.stages)
     size = console.size
     with Live(console=console, auto_refresh=False, transient=True) as live:
@@ -193,7 +183,6 @@ class LiveScreen:
         return Group(*parts)
 
     def _failures(self, width: int) -> list[Text]:
-        """The error and the stages of each cause, then the number of blocked stages."""
         found = []
         for cause in reversed(self.now.causes[-SHOWN_CAUSES:]):
             names = [self.names[stage.key] for stage in cause.stages]
@@ -209,7 +198,6 @@ class LiveScreen:
         return found
 
     def _stages(self, height: int) -> Table | None:
-        """A row for each running stage, those with progress first, and for the finished ones."""
         if height < 3 or not (self.now.running or self.now.latest):
             return None
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -235,20 +223,15 @@ class LiveScreen:
 
     def _running(self, key: str) -> list[str]:
         state, told = self.now.states[key], self.now.running[key]
-        cells = _cells(state, told)
+        first, *cells, last = _cells(state, told)
         if state.elsewhere:
-            cells[-1] = "by another run"
-        elif told.step is None:
-            cells[0] = "starting"
-        return cells
+            return [first, *cells, "by another run"]
+        return ["starting" if told.step is None else first, *cells, last]
 
 
 @contextlib.contextmanager
 def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
-    """A line for each stage whose state changed, now and then for one that runs, and for the run.
-
-    Stages that others block are counted.
-    """
+    """A line for each change, now and then for what runs; stages that others block are counted."""
     known: dict[str, tuple[Status, str]] = {}
     printed: dict[str, float] = {}
     overall = time.monotonic()
@@ -303,13 +286,10 @@ def watch(sweeps: Sequence[Sweep], store: Store, console: Console) -> None:
             most[name] = max(most[name], amount)
         return most
 
-    def runs() -> bool:
-        if any(state.status is Status.RUNNING for state in states.values()):
-            return True
-        return any(drivers_of_recorded(store, sweep.name) for sweep in sweeps)
-
     progress = RunProgress(stages, store, forecast_seconds(stages, store), room)
     with live_view(progress, lambda: states, console):
-        while runs():
+        while any(state.status is Status.RUNNING for state in states.values()) or any(
+            drivers_of_recorded(store, sweep.name) for sweep in sweeps
+        ):
             time.sleep(LOOK_SECONDS)
             states = observe_states(sweeps, store)

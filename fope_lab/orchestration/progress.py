@@ -40,8 +40,6 @@ STYLES = {
     Status.DONE: "green",
 }
 """How each status is drawn."""
-MOST_CAUSES = 10
-"""How many causes of each status the end of a run prints."""
 MOST_LABELS = 4
 """How many stages of a cause are named; the others are counted."""
 ESTIMATE_SECONDS = 2.0
@@ -61,12 +59,12 @@ class Cause:
 
     def __str__(self) -> str:
         """Such as "failed 3 stages: out of memory" with the stages, or "failed LABEL: …"."""
-        if len(self.stages) == 1:
-            text = f"{self.status} {self.stages[0].label}: {self.error}"
-            return f"{text} (log: {self.log})" if self.log else text
-        names = listed([stage.label for stage in self.stages], MOST_LABELS)
-        text = f"{self.status} {len(self.stages)} stages: {self.error}\n  {names}"
-        return f"{text} (log of the first: {self.log})" if self.log else text
+        names, log = [stage.label for stage in self.stages], "log"
+        text = f"{self.status} {names[0]}: {self.error}"
+        if len(names) > 1:
+            whose = f"{len(names)} stages: {self.error}\n  {listed(names, MOST_LABELS)}"
+            text, log = f"{self.status} {whose}", "log of the first"
+        return f"{text} ({log}: {self.log})" if self.log else text
 
 
 def causes(stages: Sequence[Stage], states: States, store: Store) -> list[Cause]:
@@ -74,7 +72,7 @@ def causes(stages: Sequence[Stage], states: States, store: Store) -> list[Cause]
 
     Errors that differ only in the stage's label, key or folder are one cause.
     """
-    found: dict[tuple[Status, str], list[tuple[Stage, str]]] = {}
+    found: dict[tuple[Status, str], Cause] = {}
     for stage in stages:
         state = states.get(stage.key)
         if state is None or state.status not in PROBLEMS or is_blocked_by_another(stage, states):
@@ -82,16 +80,13 @@ def causes(stages: Sequence[Stage], states: States, store: Store) -> list[Cause]
         end = (state.attempt and state.attempt.end) or {}
         recorded = state.status is Status.FAILED and "error" in end
         same = error = str(end["error"]) if recorded else state.reason
-        for own in (str(store.folder(stage.kind, stage.key).path), stage.key, stage.label):
+        folder = store.folder(stage.kind, stage.key)
+        for own in (str(folder.path), stage.key, stage.label):
             same = same.replace(own, "")
-        found.setdefault((state.status, same), []).append((stage, error))
-    all_causes = []
-    for (status, _), alike in found.items():
-        first, error = alike[0]
-        log = store.folder(first.kind, first.key).paths.log
-        whose = tuple(stage for stage, _ in alike)
-        all_causes.append(Cause(status, error, whose, log if log.exists() else None))
-    return sorted(all_causes, key=lambda cause: PROBLEMS.index(cause.status))
+        log = folder.paths.log if folder.paths.log.exists() else None
+        first = found.setdefault((state.status, same), Cause(state.status, error, (), log))
+        found[state.status, same] = replace(first, stages=(*first.stages, stage))
+    return sorted(found.values(), key=lambda cause: PROBLEMS.index(cause.status))
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
@@ -100,11 +95,7 @@ def print_line(console: Console, text: str, style: str | None = None) -> None:
 
 
 def print_problems(
-    stages: Sequence[Stage],
-    states: States,
-    store: Store,
-    console: Console,
-    most: int | None = None,
+    stages: Sequence[Stage], states: States, store: Store, console: Console, most: int | None = None
 ) -> None:
     """Print why stages failed or can't go on, each cause once, and how many stages they block.
 
@@ -115,7 +106,7 @@ def print_problems(
         alike = [cause for cause in found if cause.status is status]
         for cause in alike[:most]:
             print_line(console, str(cause), style=STYLES[status])
-        if rest := alike[most:] if most is not None else []:
+        if rest := alike[len(alike[:most]) :]:
             of = counted(sum(len(cause.stages) for cause in rest))
             text = f"{status} {of} more, for {len(rest)} other reasons; see `fope-lab status`"
             print_line(console, text, style=STYLES[status])
@@ -139,11 +130,8 @@ def listed(names: Sequence[str], most: int) -> str:
 
 @dataclass(frozen=True)
 class StageProgress:
-    """What a stage has told of its work, as far as it has.
-
-    `seconds` are what a finished stage took in all its `attempts`, and `left` those of a running
-    one.
-    """
+    """What a stage has told of its work: a finished one the `seconds` of all its `attempts`, a
+    running one those that are `left`."""
 
     step: int | None = None
     total: int | None = None
@@ -169,16 +157,10 @@ def stage_progress(stage: Stage, state: StageState, store: Store) -> StageProgre
     made, running = step - told["first_step"], state.status is Status.RUNNING
     speed = made / seconds if running and made > 0 and seconds > 0 else None
     # What prepares data does not know its end: it tells of one step more than it has done.
-    knows_end = total - step > 1
-    return StageProgress(
-        step=step,
-        total=total,
-        loss=told.get("loss"),
-        tokens_per_second=told.get("tokens_per_second"),
-        flops_utilisation=told.get("flops_utilisation"),
-        steps_per_second=speed,
-        left=(total - step) / speed if speed and knows_end else None,
-    )
+    left = (total - step) / speed if speed and total - step > 1 else None
+    names = ("step", "total", "loss", "tokens_per_second", "flops_utilisation")
+    given = {name: told.get(name) for name in names}
+    return StageProgress(**given, steps_per_second=speed, left=left)
 
 
 @dataclass(frozen=True)
@@ -225,15 +207,14 @@ class RunProgress:
             if state.status is Status.RUNNING:
                 self._began.setdefault(stage.key, now)
                 running[stage.key] = stage_progress(stage, state, self.store)
-            elif state.is_done:
-                if stage.key not in self._finished and stage.key not in self._cached:
-                    progress = stage_progress(stage, state, self.store)
-                    if state == CACHED:
-                        self._cached[stage.key] = progress.seconds or 0.0
-                    else:
-                        self._finished[stage.key] = (stage, progress)
-            else:
+            elif not state.is_done:
                 self._began.pop(stage.key, None)
+            elif stage.key not in self._finished and stage.key not in self._cached:
+                progress = stage_progress(stage, state, self.store)
+                if state == CACHED:
+                    self._cached[stage.key] = progress.seconds or 0.0
+                else:
+                    self._finished[stage.key] = (stage, progress)
         if now >= self._next_estimate or self._estimate is None:
             self._estimate = self._time_left(states, running, now)
             took = self.clock() - now
@@ -241,8 +222,7 @@ class RunProgress:
         failed = {key: state for key, state in states.items() if state.status is Status.FAILED}
         if failed != self._problems[0]:  # reading the causes takes a while
             self._problems = (failed, causes(self.stages, states, self.store))
-        latest = list(reversed(self._finished.values()))
-        elapsed = now - self._started
+        latest, elapsed = list(reversed(self._finished.values())), now - self._started
         return Snapshot(states, running, latest, self._problems[1], self._estimate, elapsed)
 
     def _time_left(

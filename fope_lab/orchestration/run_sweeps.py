@@ -13,12 +13,7 @@ from fope_lab.config.problems import counted
 from fope_lab.devices import device_named, this_machine
 from fope_lab.orchestration.cluster_address import LOCAL, prepare_environment, require_cluster
 from fope_lab.orchestration.live_view import live_view
-from fope_lab.orchestration.progress import (
-    MOST_CAUSES,
-    RunProgress,
-    print_line,
-    print_problems,
-)
+from fope_lab.orchestration.progress import RunProgress, print_line, print_problems
 from fope_lab.orchestration.sweep_report import keep_report, report_artifacts, tracked_report
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
@@ -45,6 +40,8 @@ LEFT_OUT = "left out"
 """What a run does with an unfinished stage that is not selected."""
 NOTHING = ("cached", "if needed", "not needed")
 """What a plan says of stages for which nothing has to be started."""
+MOST_CAUSES = 10
+"""How many causes of each status the end of a run prints."""
 INTERRUPTED_SECONDS = 8.0
 """How long a run that was interrupted waits at most for MLflow to be brought up to date."""
 
@@ -74,8 +71,7 @@ def run_sweeps(
     ResourcesError or MissingPackageError for what is not there.
     """
     place = Store.open(store)
-    plans = plan_sweeps(sweeps, place)
-    selected = select(plans)
+    selected = select(plans := plan_sweeps(sweeps, place))
     names = ", ".join(sweep.name for sweep in sweeps)
     if not stages_of(selected):
         actions = _actions(plans, [])
@@ -90,8 +86,7 @@ def run_sweeps(
     place = Store.create(store)  # only now, when nothing that was asked for is wrong
     if again:
         _prepare_rerun(again, place, console)
-        plans = plan_sweeps(sweeps, place)
-        selected = select(plans)
+        selected = select(plans := plan_sweeps(sweeps, place))
     stages = stages_of(selected)
     actions = _actions(plans, stages)
     for note in notes(sweeps, place):
@@ -143,8 +138,6 @@ def _actions(plans: Sequence[Plan], selected: Sequence[Stage]) -> Counter[str]:
 def _print_end(
     stages: Sequence[Stage], states: Mapping[str, StageState], store: Store, console: Console
 ) -> None:
-    """Print which stages were re-run as they or their parents were damaged, why stages failed, how
-    many, and what to do."""
     ended = [states[stage.key] for stage in stages if stage.key in states]
     for state in ended:
         if state.is_done and state.reason not in ("", CACHED.reason):
@@ -220,11 +213,7 @@ def _run_stages(
     address: str,
     console: Console,
 ) -> tuple[Mapping[str, StageState], str | None]:
-    """Run what the store lacks while showing the progress and keeping MLflow up to date.
-
-    Returns the state of each stage by key, and why MLflow can't be used, if it can't. Whatever ends
-    the run early, the failures up to then are printed.
-    """
+    """Run what the store lacks; returns the states, and why MLflow can't be used, if it can't."""
     require_cluster(address)
     prepare_environment(address)
     from fope_lab.orchestration.controller import run_stages
@@ -238,7 +227,7 @@ def _run_stages(
         try:
             with live_view(progress, read_states, console):
                 yield
-        except BaseException:
+        except BaseException:  # the failures up to then are printed
             print_problems(stages, read_states(), store, console, MOST_CAUSES)
             tracking.flush(INTERRUPTED_SECONDS)  # the next run, or `sync`, uploads the rest
             raise
@@ -258,7 +247,6 @@ def _run_stages(
 
 
 def _upload(tracker: Tracker, plans: Sequence[Plan]) -> TrackingThread:
-    """Bring MLflow up to date, as far as it answers in time."""
     tracking = TrackingThread(tracker, plans)
     tracking.start()
     tracking.flush()
@@ -268,14 +256,10 @@ def _upload(tracker: Tracker, plans: Sequence[Plan]) -> TrackingThread:
 def _finish(
     plans: Sequence[Plan], store: Store, tracker: Tracker, console: Console, problem: str | None
 ) -> None:
-    """Write and print the reports, and bring MLflow up to date or say why it is not.
-
-    If `problem` says so already, it is not tried again; the reports are kept for `sync`.
-    """
+    """Write and print the reports; after a `problem`, MLflow is left to `sync`."""
     unrecorded: str | None = None
     for planned in plans:
-        report = tracked_report(planned.sweep, store, tracker)
-        where = ""
+        report, where = tracked_report(planned.sweep, store, tracker), ""
         try:
             written = keep_report(report, store)
             where = str(written)
@@ -291,8 +275,7 @@ def _finish(
     if problem is None:
         tracking = _upload(tracker, plans)
         problem = tracking.unreachable or tracking.last_error or unrecorded
-    place = quote(str(store))
-    pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {place})"
+    pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {quote(str(store))})"
     print_line(console, f"MLflow: {tracker.address}{pages}")
     if tracker.replaced:
         print_line(console, tracker.replaced, style="yellow")

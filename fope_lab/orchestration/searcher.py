@@ -48,8 +48,8 @@ class StageSearcher(Searcher):
         """`stages` come parents first, and `seconds` has the plan's forecast of each by key.
 
         `capacity` bounds how many stages Tune has at once: it starts them first come, first served,
-        so that a stage given early would keep a more urgent one waiting. Once `is_ending`, it gets
-        no more. `needed` updates the states of stages that results have shown to be needed, or not.
+        so that a stage given early would keep a more urgent one waiting. `needed` updates the
+        states of stages that results have shown to be needed, or not.
         """
         super().__init__()
         self._stages = {stage.key: stage for stage in stages}
@@ -60,14 +60,13 @@ class StageSearcher(Searcher):
         self._damaged: set[str] = set()
         self._deaths: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self._is_ending = is_ending
+        self._is_ending, self._needed = is_ending, needed
         self._urgency = remaining_path(stages, seconds)
         self._states = {
             key: CACHED if self._folder(key).is_done() else WAITING for key in self._stages
         }
         for stage in stages:
             self._rerun_if_parents_changed(stage)
-        self._needed = needed
         self._settle()
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
@@ -122,14 +121,12 @@ class StageSearcher(Searcher):
     def note_death(self, trial_id: str) -> None:
         """Note that the process of a trial died, and that Tune starts another one."""
         with self._lock:
-            key = self._trials.get(trial_id)
-            if key is None:
-                return
-            self._deaths[key] += 1
-            died = "its process died"
-            tries = f"try {self._deaths[key] + 1} of {PROCESS_RETRIES + 1}"
-            self._states[key] = replace(STARTED, reason=f"{died}; {tries}")
-            self._reruns[key] = f"{self._stages[key].label}: {died}, and another one went on"
+            if (key := self._trials.get(trial_id)) is not None:
+                self._deaths[key] += 1
+                died = "its process died"
+                tries = f"try {self._deaths[key] + 1} of {PROCESS_RETRIES + 1}"
+                self._states[key] = replace(STARTED, reason=f"{died}; {tries}")
+                self._reruns[key] = f"{self._stages[key].label}: {died}, and another one went on"
 
     def states(self) -> dict[str, StageState]:
         """Return a copy of every stage's state in this run, by key."""
@@ -146,7 +143,6 @@ class StageSearcher(Searcher):
         return {}
 
     def _rerun_parents(self, key: str, reason: str) -> None:
-        """Re-run the parents of a stage that are no longer done, and then the stage."""
         self._states[key] = WAITING
         for parent in self._stages[key].parents.values():
             # Another child may have found the same damage first: then the parent already runs.
@@ -185,7 +181,6 @@ class StageSearcher(Searcher):
             self._rerun(stage, f"{stage.label}: {read_other_output(others)}")
 
     def _rerun(self, stage: Stage, reason: str) -> None:
-        """Move the output of a finished stage away, so that it runs again."""
         with contextlib.suppress(LeaseHeldError):  # another driver does the same
             self._folder(stage.key).set_aside(self._owner, reason)
         self._states[stage.key], self._reruns[stage.key] = WAITING, reason

@@ -120,9 +120,14 @@ class Cluster:
 
     def follow(self, job: str) -> int:
         """Print a job's log until it ends; returns its exit code. Ctrl-C does not stop the job."""
+
+        async def print_log() -> None:
+            async for lines in self._client.tail_job_logs(job):
+                print(lines, end="", flush=True)
+
         try:
             with self._errors(still := f"Job {job} is still running.\n{self.advice(job)}"):
-                asyncio.run(self._print_log(job))
+                asyncio.run(print_log())
                 return self._exit_code(job)
         except KeyboardInterrupt:
             print(f"\n{still}")
@@ -136,10 +141,6 @@ class Cluster:
             f"  stop:   {mode}ray job stop --address {self.url} {job}"
         )
 
-    async def _print_log(self, job: str) -> None:
-        async for lines in self._client.tail_job_logs(job):
-            print(lines, end="", flush=True)
-
     def _exit_code(self, job: str) -> int:
         until = time.monotonic() + SETTLE_SECONDS
         details = self._client.get_job_info(job)
@@ -152,10 +153,10 @@ class Cluster:
             return OK
         if details.status == JobStatus.STOPPED:
             print(f"Job {job} was stopped. Submit the sweep again to continue from its store.")
-            return FAILED
-        if details.driver_exit_code in (FAILED, WRONG_INPUT):
+        elif details.driver_exit_code in (FAILED, WRONG_INPUT):
             return int(details.driver_exit_code)
-        print(f"Job {job} failed: {details.message}", file=sys.stderr)
+        else:
+            print(f"Job {job} failed: {details.message}", file=sys.stderr)
         return FAILED
 
     def _require_ray(self, headers: dict[str, str]) -> None:
@@ -189,7 +190,6 @@ class Cluster:
 
     @contextlib.contextmanager
     def _errors(self, more: str = "") -> Iterator[None]:
-        """Turn every error in the communication with the cluster into a SubmitError."""
         try:
             yield
         except AuthenticationError as error:

@@ -175,10 +175,7 @@ class _StageWork:
     def _end(
         self, attempt: Attempt, read: Mapping[str, str], *, is_retry: bool, may_retry: bool
     ) -> StageState:
-        """Do the work of an attempt that has begun, and record how it ended.
-
-        Raises what the work raises, unless the stage can go on from there.
-        """
+        """Do the work of an attempt that has begun; raises what ends it for good."""
         try:
             result, execution = self._work(attempt, self._parents(), is_retry=is_retry)
             forget_digests()
@@ -203,7 +200,6 @@ class _StageWork:
     def _work(
         self, attempt: Attempt, parents: Mapping[str, Path], *, is_retry: bool
     ) -> tuple[dict[str, Any], Execution]:
-        """Do the work here, or with several workers; returns its result, and what it ran on."""
         spec = self.stage.spec
         if spec.resources.size > 1:
             scratch = self.store.driver(self.owner)
@@ -230,11 +226,7 @@ class _StageWork:
             folder.set_aside(self.owner, reason, self.supersede)
 
     def _parents(self) -> dict[str, Path]:
-        """The checkpoint folder of each parent, by its role; its bytes are those that were written.
-
-        Raises ParentLostError for a parent that must be re-run, and StoreError for a damaged
-        checkpoint that no stage made.
-        """
+        """The checkpoint folder of each parent by its role, with the bytes that were written."""
         folders = {role: Path(path) for role, path in self.stage.checkpoints.items()}
         for path in folders.values():
             require_intact(path)
@@ -253,14 +245,10 @@ class _StageWork:
         return folders
 
     def _made_by(self) -> dict[str, Any]:
-        """What produces the numbers: commit, versions, device, and the code that this process runs.
-
-        Raises StoreError if the code has changed since the run began: nobody knows which of the two
-        this process has imported.
-        """
+        """What produces the numbers: commit, versions, device, and the code of this process."""
         source, resources = source_of(modules_of(self.stage)), self.stage.spec.resources
         changed = [p for p, file in source.items() if self.code.get(p, file.code) != file.code]
-        if changed:
+        if changed:  # nobody knows which of the two this process has imported
             names = ", ".join(Path(path).name for path in changed[:3])
             raise StoreError(
                 f"{names} changed while this run was at work; run the same command again"

@@ -141,7 +141,6 @@ def is_locked(error: BaseException) -> bool:
 
 
 def _sqlite_codes(error: BaseException) -> set[int]:
-    """The primary result codes of SQLite's errors among an error and its causes."""
     codes = (getattr(cause, "sqlite_errorcode", None) for cause in _chain(error))
     return {code & 0xFF for code in codes if isinstance(code, int)}
 

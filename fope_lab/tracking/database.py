@@ -174,7 +174,8 @@ def _make(path: Path) -> None:
     from mlflow.store.db import utils
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    made = path.with_name(f"{_prefix(path)}{uuid.uuid4().hex}")
+    prefix = f".{path.name}.making-"
+    made = path.with_name(f"{prefix}{uuid.uuid4().hex}")
     uri = sqlite_uri(made)
     try:
         engine = SqlAlchemyStore._get_or_create_engine(uri)
@@ -192,21 +193,12 @@ def _make(path: Path) -> None:
             Path(f"{path}{end}").unlink(missing_ok=True)
         os.replace(made, path)
         sync_directory(path.parent)
-    finally:
-        for file in _unfinished(path):
-            file.unlink(missing_ok=True)
+    finally:  # also what a process left that was killed
+        for file in path.parent.iterdir():
+            if file.name.startswith(prefix):
+                file.unlink(missing_ok=True)
 
 
 def _one_maker(path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
-    """Hold the lock beside the database."""
     text = f"another process has been making the MLflow database {path} for too long"
     return locked(path.with_name(f".{path.name}.lock"), UnreachableError(text), MAKING_SECONDS)
-
-
-def _unfinished(path: Path) -> list[Path]:
-    """The files of databases that are being made, or were when their process was killed."""
-    return [entry for entry in path.parent.iterdir() if entry.name.startswith(_prefix(path))]
-
-
-def _prefix(path: Path) -> str:
-    return f".{path.name}.making-"

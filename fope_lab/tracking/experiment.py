@@ -9,12 +9,20 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fope_lab.store import Checkpoint
 from fope_lab.tracking.client import Patience, concerns_one_run
 from fope_lab.tracking.outline import Outline
-from fope_lab.tracking.stage_run import CHECKPOINT, MODEL_ID, SUMMARY, Dataset, Timeline
+from fope_lab.tracking.stage_run import (
+    CHECKPOINT,
+    MODEL_ID,
+    SUMMARY,
+    Dataset,
+    Point,
+    PointId,
+    Timeline,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -27,21 +35,6 @@ PARAMS_PER_BATCH = TAGS_PER_BATCH = 100
 """MLflow's limits for the parameters and for the tags of a request."""
 WITHOUT_MODELS = ("ENDPOINT_NOT_FOUND", "NOT_IMPLEMENTED", "FEATURE_DISABLED")
 """The error codes of a server that has no models, because it is too old, say."""
-PointId = tuple[str, int, int]
-"""The name, step and timestamp of a point, which identify it within a run: the value follows."""
-
-
-class Point(NamedTuple):
-    """A point of a metric as MLflow stores it; `timestamp` is in ms since 1970."""
-
-    name: str
-    step: int
-    timestamp: int
-    value: float
-
-    @property
-    def id(self) -> PointId:
-        return self.name, self.step, self.timestamp
 
 
 class Run:
@@ -51,7 +44,7 @@ class Run:
         self._client, self._patience = client, patience
         self.run_id: str = run.info.run_id
         self.tags: dict[str, str] = dict(run.data.tags)
-        self._points: set[PointId] | None = None
+        self._points: set[PointId] | None = None  # unknown
         self._artifacts: str = run.info.artifact_uri
         self._params: set[str] = set(run.data.params)
         self.metrics: set[str] = set(run.data.metrics)
@@ -60,7 +53,7 @@ class Run:
         inputs = run.inputs.dataset_inputs if run.inputs else []
         self._datasets = {(one.dataset.name, one.dataset.digest) for one in inputs}
         outputs = run.outputs.model_outputs if run.outputs else []
-        self._made = {one.model_id for one in outputs}
+        self.made_models = {one.model_id for one in outputs}
 
     def log(
         self, points: Sequence[Point], tags: Mapping[str, str], params: Mapping[str, str]
@@ -145,14 +138,6 @@ class Run:
         self._client.log_inputs(self.run_id, inputs)
         self._datasets.update((one.name, one.digest) for one in missing)
 
-    def add_made_model(self, model_id: str, step: int) -> None:
-        """Add a model as the output of the run, made at a step, unless the run has it."""
-        from mlflow.entities import LoggedModelOutput
-
-        if model_id not in self._made:
-            self._client.log_outputs(self.run_id, [LoggedModelOutput(model_id, step)])
-            self._made.add(model_id)
-
     def add_read_model(
         self, model_id: str, measured: Sequence[Point], dataset: Dataset | None
     ) -> None:
@@ -188,7 +173,7 @@ class Experiment:
 
     `models` are those that the runs made, by the ids of the runs; None if the server has no models.
     `settled` holds, by key, the progress of a stage and its file DONE when its run was last brought
-    up to date with the outline.
+    up to date with the `outline`. One that was made again under its name has another `identity`.
     """
 
     def __init__(
@@ -202,17 +187,8 @@ class Experiment:
         self.runs: dict[str, Run] = {}
         self.models: dict[str, str] | None = {}
         self.settled: dict[str, tuple[Timeline, object]] = {}
-        self._outline: Outline | None = None
-
-    def start(self, outline: Outline) -> None:
-        """Begin to bring the runs up to date with `outline`: all of them, if it was another one."""
-        if self._outline != outline:
-            self.settled, self._outline = {}, outline
-
-    def is_same(self, other: Experiment) -> bool:
-        """Whether both are one experiment, rather than one that was made again under its name."""
-        mine = (self.experiment_id, self.created, self.store_id)
-        return mine == (other.experiment_id, other.created, other.store_id)
+        self.outline: Outline | None = None
+        self.identity = entity.experiment_id, entity.creation_time, store_id
 
     def set_tag(self, name: str, value: str) -> None:
         """Set a tag of the experiment; one that the server refuses is tried once."""
@@ -248,6 +224,7 @@ class Experiment:
         self, run: Run, checkpoint: Checkpoint, kind: str, params: Mapping[str, str]
     ) -> None:
         """Make the model of a run, or update the place of its checkpoint; weights stay there."""
+        from mlflow.entities import LoggedModelOutput
         from mlflow.models import Model, infer_signature
 
         if self.models is None:
@@ -279,7 +256,10 @@ class Experiment:
             self.models[run.run_id] = model_id
         elif run.tags.get(CHECKPOINT) != place[CHECKPOINT]:
             self._client.set_logged_model_tags(model_id, place)
-        run.add_made_model(model_id, checkpoint.step)
+        if model_id not in run.made_models:
+            output = LoggedModelOutput(model_id, checkpoint.step)
+            self._client.log_outputs(run.run_id, [output])
+            run.made_models.add(model_id)
         run.log((), place, {})
 
     def load(self) -> None:
@@ -321,7 +301,6 @@ class Experiment:
 
 
 def _all_pages(search: Callable[..., Any]) -> Iterator[Any]:
-    """Yield what is on all pages of a search."""
     token = None
     while True:
         page = search(page_token=token)

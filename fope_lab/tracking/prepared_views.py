@@ -23,36 +23,28 @@ from typing import Any
 
 from fope_lab.stages.labels import label, telling_columns
 from fope_lab.tracking.outline import Outline, StageOutline
-from fope_lab.tracking.stage_run import CURRENT, EDITION, LINE, SUMMARY, valid_name
+from fope_lab.tracking.stage_run import CURRENT, EDITION, ERRORS, LINE, SUMMARY, valid_name
 
 TAG = "mlflow.sharedViewState."
 RESULTS = "results"
-GROUPED: Mapping[str, Any] = {
-    "groupBy": {
-        "aggregateFunction": "average",
-        "groupByKeys": [{"mode": "tag", "groupByData": LINE}],
-    }
+GROUPED = {
+    "aggregateFunction": "average",
+    "groupByKeys": [{"mode": "tag", "groupByData": LINE}],
 }
 """One line or bar for all seeds. Of several keys, MLflow would write names and values, and cut."""
-_LINES = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
 CHARTS, GENERATED = "Charts", "Model metrics"
 """The section with the charts of a view, and the one for those that MLflow adds by itself."""
 MOST_CHARTS, MOST_COLUMNS, MOST_LINES = 100, 200, 100
 """Limits that keep a view readable, and within MLflow's limit for the value of a tag."""
 LOADED = 100
 """The number of runs that MLflow loads at first."""
-NARROW, USUAL, WIDE = 60, 100, 210
-"""The widths of columns, in pixels: of a seed; what MLflow gives; the most of an embedding. A
-window of 1,600 pixels has room for 525: parameters come last, so that a number is among them."""
-LETTER, MARGINS = 6.2, 26
-"""The width of a letter in a table, on average, and the margins of a column, in pixels."""
+WIDTHS = {"tags.`embedding`": 150, "tags.`seed`": 60}
+"""The widths of columns, in pixels; others have 100. A window of 1,600 pixels has room for 525:
+parameters come last, so that a number is among them."""
 LEAST = "least_"
 """The beginning of the names of metrics that a training has once, the least of a curve's values."""
 PERPLEXITY, LOSS, BITS = "perplexity", "loss", "bits_per_byte"
 """How names of metrics begin that say the same; a perplexity is first, on a logarithmic axis."""
-ERRORS = ("_stderr", "_ci95_low", "_ci95_high", "_n")
-"""The ends of the names of metrics that say how sure another metric is, as in loss_stderr and in
-perplexity_stderr/64."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +88,7 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
         curves = {name for stage in stages for name in stage.curves}
         numbers = [name for name in names if name not in curves]
         trains = "train" in stages[0].config
-        charts = {**_charts(names, curves, steps=trains), **GROUPED}
+        charts = _charts(names, curves, steps=trains)
         where = f"tags.stage = '{section}'"
         columns = _columns(stages, numbers)
         views.append(_view(outline, section, where, columns, charts, len(stages)))
@@ -126,7 +118,6 @@ def _view(
     charts: Mapping[str, Any] | None = None,
     runs: int = 0,
 ) -> View:
-    """The view `name` of a sweep: a table, or the `charts` of a number of `runs`."""
     all_loaded = runs <= LOADED
     state: dict[str, Any] = {
         "searchFilter": f"{where} AND tags.{EDITION} = '{CURRENT}'",
@@ -138,7 +129,7 @@ def _view(
         "modelVersionFilter": "All Runs",
         "selectedColumns": list(columns[:MOST_COLUMNS]),
         "columnOrder": sorted(columns[:MOST_COLUMNS], key=lambda name: name.startswith("params.")),
-        "columnWidths": _widths(columns, outline),
+        "columnWidths": WIDTHS,
         "runsHiddenMode": "SHOWALL",
         "compareRunCharts": [],
         "compareRunSections": [],
@@ -149,7 +140,11 @@ def _view(
         "hideEmptyCharts": True,
         "groupBy": None,
         "groupsExpanded": {},
-        "globalLineChartConfig": _LINES,
+        "globalLineChartConfig": {
+            "xAxisKey": "step",
+            "lineSmoothness": 0,
+            "selectedXAxisMetricKey": "",
+        },
     }
     title = name if all_loaded else f"{name}, {LOADED} of {runs} runs"
     view_id = tag_name(outline.name, name).removeprefix(TAG)
@@ -158,14 +153,15 @@ def _view(
 
 
 def _charts(names: Sequence[str], curves: Collection[str], *, steps: bool) -> dict[str, Any]:
-    """A chart for each metric that has no "/" in its name; MLflow adds the others, folded up.
-
-    It draws lines over the axis of a curve, or over the `steps` of a training, else bars.
-    """
-    answers_first = _order_in_training if steps else _is_second
-    drawn = sorted((name for name in names if "/" not in name), key=answers_first)[:MOST_CHARTS]
+    """A chart for each metric without "/" in its name; MLflow adds the others, folded up."""
+    drawn = sorted(
+        (name for name in names if "/" not in name),
+        # Of a training the curves of the loss first, then a loss that is a single number.
+        key=lambda name: (LOSS not in name, name.startswith(LEAST)) if steps else _is_second(name),
+    )[:MOST_CHARTS]
     folded = dict.fromkeys(name.rpartition("/")[0] for name in names if "/" in name)
     return {
+        "groupBy": GROUPED,
         "compareRunCharts": [_chart(name, curve=name in curves, steps=steps) for name in drawn],
         "compareRunSections": [
             {
@@ -226,25 +222,12 @@ def _columns(stages: Sequence[StageOutline], numbers: Iterable[str]) -> list[str
     return ["tags.`embedding`", "tags.`seed`", *parameters, *metrics]
 
 
-def _widths(columns: Sequence[str], outline: Outline) -> dict[str, int]:
-    """The widths of the columns that are not as wide as MLflow makes them, in pixels."""
-    longest = max(len(stage.embedding or "") for stage in outline.stages)
-    wide = min(WIDE, max(USUAL, round(MARGINS + LETTER * longest)))
-    widths = dict.fromkeys((name for name in columns if name.endswith("embedding`")), wide)
-    return {**widths, "tags.`seed`": NARROW}
-
-
 def _is_error(name: str) -> bool:
     return name.partition("/")[0].endswith(ERRORS)
 
 
 def _is_second(name: str) -> bool:
     return name.startswith((LOSS, BITS))
-
-
-def _order_in_training(name: str) -> tuple[bool, bool]:
-    """The curves of the loss first, then a loss that is a single number."""
-    return LOSS not in name, name.startswith(LEAST)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -60,7 +60,7 @@ class Server:
             self.forget(name)
         found = Experiment(self._client, entity, store_id, self.patience)
         known = self._experiments.get(name)
-        if known is None or not known.is_same(found):
+        if known is None or known.identity != found.identity:
             found.load()
             known = self._experiments[name] = found
         return known
@@ -73,12 +73,11 @@ class Server:
         """The id of the store that a run is of, or None if there is no such run."""
         self._open()
         try:
-            tags = self._client.get_run(run_id).data.tags
+            store: str | None = self._client.get_run(run_id).data.tags.get("store")
         except Exception as error:
             if getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST":
                 return None
             raise
-        store: str | None = tags.get("store")
         return store
 
     def silence(self) -> str:

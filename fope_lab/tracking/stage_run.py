@@ -1,12 +1,19 @@
-"""What the run of a stage says besides its metrics: its status and times, tags and parameters.
+"""What the run of a stage says: its status and times, tags and parameters, and its metrics.
 
 The parameters are the resolved configuration, flattened, and whatever varies in the model that a
 stage makes or reads: so MLflow's lists sort evaluations by the learning rate of their models.
+
+The metrics are the rows that a stage logs, then its result. MLflow's lists and its compare page
+know the last value of a metric alone. So each point of a curve over lengths is also a metric of its
+own: perplexity_by_length at 64 is perplexity/64, too. MLflow stores an infinity as 1.8e308, which
+flattens every chart that shows it. So a value that is not finite becomes NaN, a gap in the line,
+and the run's tag `non_finite` names the value.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +25,12 @@ from fope_lab.provenance.checkout import Checkout
 from fope_lab.stages import Select
 from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.stages.labels import label
-from fope_lab.store import StageFolder, Status, Store
+from fope_lab.stages.metric import LENGTH, WORDS
+from fope_lab.stages.result import DamagedResultError, ResultRecord
+from fope_lab.store import Row, StageFolder, Status, Store
 from fope_lab.store.attempts import over_attempts
 from fope_lab.sweep.made_by import output_digest
 from fope_lab.tracking.outline import Outline, StageOutline
-from fope_lab.tracking.uris import VIEW
 
 SUMMARY = "summary"
 """The kind and the name of the run that holds a sweep's report."""
@@ -36,21 +44,20 @@ CHECKPOINT = "checkpoint"
 """The tag of a model, and of the run that made it: the checkpoint's folder."""
 MODEL_ID = "model_id"
 """The tag of a run that started from a model or measured it: the model's id in MLflow."""
-NOTE = "mlflow.note.content"
-"""MLflow's tag for a description, which it shows as Markdown."""
 NAME_LENGTH, PARAMETER_LENGTH, DIGEST_LENGTH, DATASET_LENGTH = 250, 6_000, 36, 500
 """MLflow's limits for the name of a metric, parameter or tag, for the value of a parameter, and for
 the digest and the name of a dataset."""
 TAG_LENGTH = 1_000
 """Our limit for the value of a tag, in characters, so that it stays readable."""
 TRAINING, VALIDATION = text_role(0).partition(".")[0], validation_role(0).partition(".")[0]
-MADE_FROM = "Made from:\n"
-MARKS = re.compile(r"[\\`*_\[\]<>]")
-"""What Markdown would not show as it is."""
-_OUR_NOTE = re.compile(
-    rf"{MADE_FROM}(?:\n- [\w. ]+: \[.*\]\(#/experiments/\d+/runs/\w+\?[\w=]+\))+"
-)
 
+LISTED_AXES = (LENGTH.name, WORDS.name)
+"""The axes whose curves have few points; those over positions have too many for a list."""
+PointId = tuple[str, int, int]
+"""The name, step and timestamp of a point, which identify it within a run: the value follows."""
+ERRORS = ("_stderr", "_ci95_low", "_ci95_high", "_n")
+"""The ends of the names of metrics that say how sure another metric is, as in loss_stderr and in
+perplexity_stderr/64."""
 Stages = Mapping[str, StageOutline]
 """The stages of a sweep, by key."""
 
@@ -70,12 +77,12 @@ class Timeline:
 
     @property
     def completed(self) -> int | None:
-        """When the stage ended well; None if it has not."""
+        """When the stage ended well, if it has."""
         return self.ended if self.status is Status.DONE else None
 
     @property
     def failed(self) -> int | None:
-        """When the stage failed; None if it has not."""
+        """When the stage failed, if it has."""
         return self.ended if self.status is Status.FAILED else None
 
 
@@ -146,24 +153,6 @@ def summary_tags(sweep: str) -> dict[str, str]:
     return own | {valid_name(f"sweep.{sweep}"): "true"}
 
 
-def note(experiment_id: str, parents: Iterable[tuple[str, str, str]]) -> str | None:
-    """A description with links to the runs that a run was made from: (role, name, run id) of each.
-
-    The links name no server: they lead to the pages that show them, and hold no password.
-    """
-    pages = f"#/experiments/{experiment_id}/runs"
-    links = []
-    for role, name, run_id in parents:
-        escaped = MARKS.sub(r"\\\g<0>", name)
-        links.append(f"- {role}: [{escaped}]({pages}/{run_id}?{VIEW})")
-    return "\n".join([MADE_FROM, *links]) if links else None
-
-
-def is_users_note(text: str) -> bool:
-    """Whether a user wrote a description, or changed or emptied the one that was made here."""
-    return _OUR_NOTE.fullmatch(text) is None
-
-
 def parameters(stage: StageOutline, stages: Stages) -> dict[str, str]:
     """The parameters of a stage; the axes of the sweep go by their paths."""
     return flat(_axes(stage)) | flat(stage.config) | flat(_of_model(stage, stages))
@@ -172,9 +161,8 @@ def parameters(stage: StageOutline, stages: Stages) -> dict[str, str]:
 def model_parameters(stage: StageOutline, stages: Stages) -> dict[str, str]:
     """The parameters of the model that a stage leaves: what varies, without the configuration."""
     tokens = _field(_training(stage, stages)[0], "train", "tokens")
-    own = {"key": stage.key, "stage": stage.section}
-    own |= {} if tokens is None else {"tokens": tokens}
-    return flat(_axes(stage)) | flat(_of_model(stage, stages)) | flat(own)
+    own = {"key": stage.key, "stage": stage.section, "tokens": tokens}
+    return flat(_axes(stage) | _of_model(stage, stages) | _without_none(own))
 
 
 def _axes(stage: StageOutline) -> dict[str, str]:
@@ -191,7 +179,7 @@ def _of_model(stage: StageOutline, stages: Stages) -> dict[str, Any]:
         "train_length": _field(training, "data", "length"),
         "learning_rate": _field(training, "train", "learning_rate"),
     }
-    return {k: v for k, v in values.items() if v is not None and k not in chosen}
+    return {name: of for name, of in _without_none(values).items() if name not in chosen}
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, str]:
@@ -209,9 +197,8 @@ def flat(config: Mapping[str, Any]) -> dict[str, str]:
             pending += [(f"{name}.{index}", entry) for index, entry in enumerate(value)]
         else:
             text = as_text(value)
-            if len(text) > PARAMETER_LENGTH:
-                text = text[: PARAMETER_LENGTH - 1] + "…"
-            found[valid_name(name)] = text
+            is_long = len(text) > PARAMETER_LENGTH
+            found[valid_name(name)] = f"{text[: PARAMETER_LENGTH - 1]}…" if is_long else text
     return found
 
 
@@ -264,8 +251,8 @@ def datasets(stage: StageOutline, stages: Stages, store: Store) -> list[Dataset]
 
 def leaves_model(stage: StageOutline) -> bool:
     """Whether a stage makes a model, rather than reading one."""
-    kind = STAGE_TYPES.all().get(stage.kind)
-    return kind is not None and kind.leaves_model
+    kinds = STAGE_TYPES.all()
+    return stage.kind in kinds and kinds[stage.kind].leaves_model
 
 
 def reads_same_model(stage: StageOutline, stages: Stages, store: Store) -> bool:
@@ -275,6 +262,87 @@ def reads_same_model(stage: StageOutline, stages: Stages, store: Store) -> bool:
     if read is None or parent is None:
         return True
     return output_digest(store.folder(parent.kind, parent.key)) in (None, read)
+
+
+class Point(NamedTuple):
+    """A point of a metric as MLflow stores it; `timestamp` is in ms since 1970."""
+
+    name: str
+    step: int
+    timestamp: int
+    value: float
+
+    @property
+    def id(self) -> PointId:
+        return self.name, self.step, self.timestamp
+
+
+def points(row: Row, curves: Mapping[str, str]) -> list[Point]:
+    """The metrics of a row as points; a value that is not finite becomes NaN.
+
+    `curves` has the axis of each metric that is a curve.
+    """
+    found = []
+    for name, value in row.values.items():
+        number = float(value) if math.isfinite(value) else math.nan
+        found.append(Point(valid_name(name), row.step, row.timestamp, number))
+        if (axis := curves.get(name)) in LISTED_AXES:
+            listed = f"{name.removesuffix(f'_by_{axis}')}/{row.step}"
+            found.append(Point(valid_name(listed), 0, row.timestamp, number))
+    return found
+
+
+def result_rows(content: Mapping[str, Any], rows: Sequence[Row], timestamp: int) -> list[Row]:
+    """The numbers of a result.json that `rows` lack, as rows with the given timestamp in ms.
+
+    These are 95 % intervals, NAME_ci95_low and NAME_ci95_high, and numbers that are known only at
+    the end. The step is the x of a curve, else the last one that the rows have for the name, or 0.
+    """
+    try:
+        measured = ResultRecord.parse(content).metrics
+    except DamagedResultError:
+        return []
+    last_steps = {name: row.step for row in rows for name in row.values}
+    present = {(name, row.step) for row in rows for name in row.values}
+    by_step: dict[int, dict[str, float]] = {}
+    for measurement in measured:
+        step = measurement.x
+        if step is None:
+            step = last_steps.get(measurement.name, 0)
+        columns = dict(measurement.row)
+        if measurement.ci95 is not None:
+            ends = (f"{measurement.name}_ci95_low", f"{measurement.name}_ci95_high")
+            columns |= zip(ends, measurement.ci95, strict=True)
+        for name, value in columns.items():
+            if (name, step) not in present:
+                by_step.setdefault(step, {})[name] = value
+    return [Row(step, timestamp, values) for step, values in by_step.items()]
+
+
+def measured_points(rows: Iterable[Row], curves: Mapping[str, str]) -> list[Point]:
+    """What an evaluation says of its model: the last value of each metric but whole curves.
+
+    A value that is not finite is left out, because MLflow stores NaN of a model as 0. The machine's
+    load is left out, too.
+    """
+    last = {point.name: point for row in rows for point in points(row, curves)}
+    whole = tuple(f"{curve}{end}" for curve in curves for end in ("", *ERRORS))
+    return [
+        point
+        for name, point in last.items()
+        if name not in whole and not name.startswith("system/") and math.isfinite(point.value)
+    ]
+
+
+def not_finite(rows: Iterable[Row]) -> str | None:
+    """The values that are not finite, such as "perplexity_by_length=inf at 8192", or None."""
+    found = [
+        f"{name}={value} at {row.step}"
+        for row in rows
+        for name, value in row.values.items()
+        if not math.isfinite(value)
+    ]
+    return ", ".join(found)[:TAG_LENGTH] or None
 
 
 def metric_path(parts: Iterable[str]) -> str:
@@ -293,13 +361,13 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     """Values as tags; those that are None are left out."""
-    return {
-        valid_name(name): str(value)[:TAG_LENGTH]
-        for name, value in values.items()
-        if value is not None
-    }
+    return {valid_name(name): str(of)[:TAG_LENGTH] for name, of in _without_none(values).items()}
 
 
 def _ms(seconds: float) -> int:

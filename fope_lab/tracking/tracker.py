@@ -47,7 +47,7 @@ class Tracker:
         self._server = Server(self._store.root, self.uri, ours=uri is None)
         self._arguments = ["--store", str(self._store.root)]
         self._arguments += [] if uri is None else ["--tracking-uri", self.address]
-        self.patience = self._server.patience
+        self.patience, self.silence = self._server.patience, self._server.silence
         self._filled: str | None = None
         self._changes = ChangesSince(self._store)
         self._outlines: dict[str, tuple[Plan, Outline]] = {}
@@ -70,8 +70,7 @@ class Tracker:
     def sync(self) -> list[str]:
         """Bring every sweep that is recorded in this store up to date; returns their names.
 
-        Needs no sweep file, and also fills an empty MLflow. Raises TrackingError after trying every
-        sweep, or at once if MLflow can't be used.
+        Raises TrackingError after trying every sweep, or at once if MLflow can't be used.
         """
         before = self.replaced
         names = self._sync()
@@ -103,18 +102,10 @@ class Tracker:
         """Whether the store has a report of a sweep for MLflow, and it is whole."""
         return self._ledger.is_whole(sweep)
 
-    def without_report(self) -> list[str]:
-        """The names of the recorded sweeps of which the store has no report that is whole."""
-        return [name for name in self.sweeps() if not self.has_report(name)]
-
     @property
     def sync_command(self) -> str:
         """The command that finishes the upload; a password is left for the user to fill in."""
         return f"fope-lab sync {shlex.join(self._arguments)}"
-
-    def silence(self) -> str:
-        """What to say of an MLflow that has not answered in time."""
-        return self._server.silence()
 
     def runs(self, sweep: Sweep) -> dict[str, RunRecord]:
         """The MLflow run of each stage that has one, by the stage's key; contacts no server."""
@@ -216,7 +207,6 @@ class Tracker:
 
 @contextlib.contextmanager
 def _recorded(sweep: str) -> Iterator[None]:
-    """Turn an error of the store, such as a full disk, into a TrackingError."""
     try:
         yield
     except OSError as error:

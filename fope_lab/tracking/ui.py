@@ -68,7 +68,8 @@ def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
         code = server.wait()
     if received:
         return 0
-    raise TrackingError(f"the MLflow server ended with code {code}:\n{_tail(log)}")
+    tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+    raise TrackingError(f"the MLflow server ended with code {code}:\n{tail}")
 
 
 def view_lines(store_root: Path, address: str) -> list[str]:
@@ -98,10 +99,7 @@ def _require_free(host: str, port: int) -> None:
 
 
 def _require_database(uri: str, store_root: Path) -> None:
-    """Make the store's database if it is missing. Raises TrackingError if it can't be read.
-
-    A database that is there is checked without mlflow, which would stay in memory while serving.
-    """
+    """Make the store's database if it is missing; without mlflow, which would stay in memory."""
     file = sqlite_file(uri)
     assert file is not None
     try:
@@ -116,10 +114,7 @@ def _require_database(uri: str, store_root: Path) -> None:
 
 @contextmanager
 def _forwarded_signals(server: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Forward SIGINT and SIGTERM to the server's processes; yields the signals received so far.
-
-    A second signal kills the processes.
-    """
+    """Forward SIGINT and SIGTERM to the server's processes, at the second time SIGKILL."""
     received: list[int] = []
 
     def forward(number: int, _frame: FrameType | None) -> None:
@@ -136,7 +131,6 @@ def _forwarded_signals(server: subprocess.Popen[bytes]) -> Iterator[list[int]]:
 
 
 def _answers(server: subprocess.Popen[bytes], address: str) -> bool:
-    """Wait until the server answers; returns False if it ended instead."""
     while server.poll() is None:
         try:
             with urllib.request.urlopen(f"{address}/health", timeout=2):
@@ -146,7 +140,3 @@ def _answers(server: subprocess.Popen[bytes], address: str) -> bool:
         except OSError:
             time.sleep(0.2)
     return False
-
-
-def _tail(log: Path, lines: int = 15) -> str:
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])

@@ -2,54 +2,22 @@
 
 MLflow can't delete points. So a run with points that the store no longer has, because its newest
 checkpoint was damaged and the work was repeated, is deleted and created again.
-
-MLflow's lists and its compare page know the last value of a metric alone. So each point of a curve
-over lengths is also a metric of its own: perplexity_by_length at 64 is perplexity/64, too.
-
-MLflow stores an infinity as 1.8e308, which flattens every chart that shows it. So a value that is
-not finite becomes NaN, a gap in the line, and the run's tag `non_finite` names the value.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from fope_lab.data.roles import MODEL
-from fope_lab.stages.metric import LENGTH, WORDS
-from fope_lab.stages.result import DamagedResultError, ResultRecord
 from fope_lab.store import Checkpoint, Row, StageFolder, Status, Store
 from fope_lab.sweep.made_by import ChangesSince
-from fope_lab.tracking.experiment import Experiment, Point, Run
+from fope_lab.tracking import stage_run
+from fope_lab.tracking.experiment import Experiment, Run
 from fope_lab.tracking.ledger import Ledger, RunRecord
 from fope_lab.tracking.outline import Outline, StageOutline
-from fope_lab.tracking.prepared_views import ERRORS, prepared_views, tag_name
-from fope_lab.tracking.stage_run import (
-    CURRENT,
-    EARLIER,
-    EDITION,
-    MODEL_ID,
-    NOTE,
-    SUMMARY,
-    TAG_LENGTH,
-    TIME,
-    Timeline,
-    datasets,
-    is_users_note,
-    leaves_model,
-    made_tags,
-    model_parameters,
-    note,
-    parameters,
-    reads_same_model,
-    summary_tags,
-    tags,
-    timeline,
-    valid_name,
-)
+from fope_lab.tracking.prepared_views import prepared_views, tag_name
+from fope_lab.tracking.stage_run import CURRENT, EDITION, SUMMARY, Timeline
 
 MLFLOW_STATUS = {
     Status.DONE: "FINISHED",
@@ -58,10 +26,6 @@ MLFLOW_STATUS = {
     Status.INTERRUPTED: "KILLED",
     Status.DAMAGED: "KILLED",
 }
-LISTED_AXES = (LENGTH.name, WORDS.name)
-"""The axes whose curves have few points; those over positions have too many for a list."""
-FIGURES = "figures"
-"""The folder of the report's figures."""
 LOG_BYTES = 200_000
 """How much of the log of a failed stage is sent; its end says why."""
 OVERCOME = "An earlier attempt at this stage failed. Another one has finished it since."
@@ -82,7 +46,8 @@ class Upload:
         self._outline, self._experiment = outline, experiment
         self._store, self._ledger, self._changes = store, ledger, changes
         self._stages = {stage.key: stage for stage in outline.stages}
-        experiment.start(outline)
+        if experiment.outline != outline:  # all runs are looked at again
+            experiment.settled, experiment.outline = {}, outline
 
     def stage(self, stage: StageOutline) -> None:
         """Bring the run of a stage up to date, if the stage was ever started."""
@@ -91,7 +56,7 @@ class Upload:
         known, mark = settled.get(stage.key), _mark(folder.paths.done)
         if known and known[0].status is Status.DONE and known[1] == mark:
             return
-        now = timeline(folder)
+        now = stage_run.timeline(folder)
         if now is None or (known and known[0] == now):
             return
         run = self._send(stage, folder, now)
@@ -100,24 +65,23 @@ class Upload:
         settled[stage.key] = now, mark
 
     def _send(self, stage: StageOutline, folder: StageFolder, now: Timeline) -> Run:
-        """Send all that the run of a stage lacks, but its status; returns the run."""
         experiment = self._experiment
-        params = parameters(stage, self._stages)
-        wanted = tags(self._outline, stage, now) | {"store": experiment.store_id}
-        wanted |= made_tags(folder, self._changes.of(stage, self._stages)) | self._note(stage)
+        params = stage_run.parameters(stage, self._stages)
+        wanted = stage_run.tags(self._outline, stage, now) | {"store": experiment.store_id}
+        wanted |= stage_run.made_tags(folder, self._changes.of(stage, self._stages))
         run = experiment.runs.get(stage.key)
         known = self._ledger.run(self._outline.name, stage.kind, stage.key)
         if run is None or now.completed is None or known != self._record(run, now):
             rows = _all_rows(folder, now)
-            if text := not_finite(rows):
+            if text := stage_run.not_finite(rows):
                 wanted["non_finite"] = text
             run = run or experiment.create(stage.key, wanted, now.started)
-            logged = [point for row in rows for point in points(row, stage.curves)]
+            logged = [point for row in rows for point in stage_run.points(row, stage.curves)]
             if not run.points() <= {point.id for point in logged}:
                 run = experiment.replace(stage.key, wanted, now.started)
             present = run.points()
             run.log([point for point in logged if point.id not in present], wanted, params)
-            run.add_datasets(datasets(stage, self._stages, self._store))
+            run.add_datasets(stage_run.datasets(stage, self._stages, self._store))
             if now.completed is not None:
                 run.forget_points()
                 for picture in sorted(now.checkpoint.glob("*.svg")) if now.checkpoint else ():
@@ -129,13 +93,14 @@ class Upload:
                 run.add_text(log.name, _end_of(log))
         run.log((), wanted, params)  # a complete run may need new tags, from a changed sweep file
         # It was tried again, or a change was taken back.
-        for tag in ("error", "changed_since", TIME):
+        for tag in ("error", "changed_since", stage_run.TIME):
             if tag not in wanted:
                 run.remove_tag(tag)
         if now.completed is not None:
             made = now.checkpoint and Checkpoint.parse(now.checkpoint.absolute())
-            if made and leaves_model(stage):
-                experiment.log_model(run, made, stage.kind, model_parameters(stage, self._stages))
+            if made and stage_run.leaves_model(stage):
+                params = stage_run.model_parameters(stage, self._stages)
+                experiment.log_model(run, made, stage.kind, params)
             self._link_model(stage, folder, now, run)
         return run
 
@@ -143,60 +108,46 @@ class Upload:
         """What to record of a run to which all has been sent that the store has now."""
         return RunRecord(self._experiment.experiment_id, run.run_id, now.completed, now.failed)
 
-    def _note(self, stage: StageOutline) -> dict[str, str]:
-        """The tag with the description of a stage's run, unless a user has written one."""
-        runs = self._experiment.runs
-        present = runs[stage.key].tags.get(NOTE) if stage.key in runs else None
-        if present is not None and is_users_note(present):
-            return {}
-        links = [
-            (role, runs[key].tags["mlflow.runName"], runs[key].run_id)
-            for role, key in stage.parents.items()
-            if key in runs
-        ]
-        text = note(self._experiment.experiment_id, links)
-        return {} if text is None else {NOTE: text}
-
     def _link_model(
         self, stage: StageOutline, folder: StageFolder, now: Timeline, run: Run
     ) -> None:
         """Link the run of a finished stage to the model that it read, with what it measured."""
         parent = self._experiment.runs.get(stage.parents.get(MODEL, ""))
         model = (self._experiment.models or {}).get(parent.run_id) if parent else None
-        is_new = model is not None and run.tags.get(MODEL_ID) != model
-        if model and is_new and reads_same_model(stage, self._stages, self._store):
-            rows = [] if leaves_model(stage) else _all_rows(folder, now)
-            measured = measured_points(rows, stage.curves)
-            data = datasets(stage, self._stages, self._store)
+        is_new = model is not None and run.tags.get(stage_run.MODEL_ID) != model
+        if model and is_new and stage_run.reads_same_model(stage, self._stages, self._store):
+            rows = [] if stage_run.leaves_model(stage) else _all_rows(folder, now)
+            measured = stage_run.measured_points(rows, stage.curves)
+            data = stage_run.datasets(stage, self._stages, self._store)
             run.add_read_model(model, measured, data[0] if data else None)
 
     def editions(self) -> None:
         """Tag each run of the store with whether the sweep, as it is now, still has it."""
         present = {SUMMARY, *self._stages}
         for key, run in self._experiment.runs.items():
-            run.log((), {EDITION: CURRENT if key in present else EARLIER}, {})
+            run.log((), {EDITION: CURRENT if key in present else stage_run.EARLIER}, {})
 
     def report(self) -> None:
         """Send the report that the store has of the sweep, if MLflow has another or none."""
         sweep, experiment = self._outline.name, self._experiment
         run, report = experiment.runs.get(SUMMARY), self._ledger.report(sweep)
         if run is not None:
-            run.log((), summary_tags(sweep), {})  # a user may have edited them
+            run.log((), stage_run.summary_tags(sweep), {})  # a user may have edited them
         if report is None or (run is not None and run.tags.get("content") == report.content):
             return
         if not self._ledger.is_whole(sweep):
             return
         if run is None:
-            wanted = summary_tags(sweep) | {"store": experiment.store_id}
+            wanted = stage_run.summary_tags(sweep) | {"store": experiment.store_id}
             run = experiment.create(SUMMARY, wanted, report.time)
         # The revision is saved before the points, so that two reports never share a step.
         revision = int(run.tags.get("revision", "0")) + 1
         run.log((), {"revision": str(revision)}, {})
-        run.log(points(Row(revision, report.time, dict(report.metrics)), {}), {}, {})
+        run.log(stage_run.points(Row(revision, report.time, dict(report.metrics)), {}), {}, {})
         for name in report.files:
             folder, _, _ = name.rpartition("/")
             run.add_file(self._ledger.folder(sweep) / name, folder or None)
-        run.keep_files(FIGURES, {Path(name).name for name in report.files})
+        run.keep_files("figures", {Path(name).name for name in report.files})
         run.log((), {"content": report.content}, {})
         run.set_status("FINISHED", report.time)
 
@@ -221,75 +172,7 @@ def _all_rows(folder: StageFolder, now: Timeline) -> list[Row]:
     rows = folder.rows()
     if now.completed is None:
         return rows
-    return [*rows, *result_rows(folder.result() or {}, rows, now.completed)]
-
-
-def points(row: Row, curves: Mapping[str, str]) -> list[Point]:
-    """The metrics of a row as points; a value that is not finite becomes NaN.
-
-    `curves` has the axis of each metric that is a curve.
-    """
-    found = []
-    for name, value in row.values.items():
-        number = float(value) if math.isfinite(value) else math.nan
-        found.append(Point(valid_name(name), row.step, row.timestamp, number))
-        if (axis := curves.get(name)) in LISTED_AXES:
-            listed = f"{name.removesuffix(f'_by_{axis}')}/{row.step}"
-            found.append(Point(valid_name(listed), 0, row.timestamp, number))
-    return found
-
-
-def result_rows(content: Mapping[str, Any], rows: Sequence[Row], timestamp: int) -> list[Row]:
-    """The numbers of a result.json that `rows` lack, as rows with the given timestamp in ms.
-
-    These are 95 % intervals, NAME_ci95_low and NAME_ci95_high, and numbers that are known only at
-    the end. The step is the x of a curve, else the last one that the rows have for the name, or 0.
-    """
-    try:
-        measured = ResultRecord.parse(content).metrics
-    except DamagedResultError:
-        return []
-    last_steps = {name: row.step for row in rows for name in row.values}
-    present = {(name, row.step) for row in rows for name in row.values}
-    by_step: dict[int, dict[str, float]] = {}
-    for measurement in measured:
-        step = measurement.x
-        if step is None:
-            step = last_steps.get(measurement.name, 0)
-        columns = dict(measurement.row)
-        if measurement.ci95 is not None:
-            ends = (f"{measurement.name}_ci95_low", f"{measurement.name}_ci95_high")
-            columns |= zip(ends, measurement.ci95, strict=True)
-        for name, value in columns.items():
-            if (name, step) not in present:
-                by_step.setdefault(step, {})[name] = value
-    return [Row(step, timestamp, values) for step, values in by_step.items()]
-
-
-def measured_points(rows: Iterable[Row], curves: Mapping[str, str]) -> list[Point]:
-    """What an evaluation says of its model: the last value of each metric but whole curves.
-
-    A value that is not finite is left out, because MLflow stores NaN of a model as 0. The machine's
-    load is left out, too.
-    """
-    last = {point.name: point for row in rows for point in points(row, curves)}
-    whole = tuple(f"{curve}{end}" for curve in curves for end in ("", *ERRORS))
-    return [
-        point
-        for name, point in last.items()
-        if name not in whole and not name.startswith("system/") and math.isfinite(point.value)
-    ]
-
-
-def not_finite(rows: Iterable[Row]) -> str | None:
-    """The values that are not finite, such as "perplexity_by_length=inf at 8192", or None."""
-    found = [
-        f"{name}={value} at {row.step}"
-        for row in rows
-        for name, value in row.values.items()
-        if not math.isfinite(value)
-    ]
-    return ", ".join(found)[:TAG_LENGTH] or None
+    return [*rows, *stage_run.result_rows(folder.result() or {}, rows, now.completed)]
 
 
 def _mark(path: Path) -> tuple[int, int] | None:

@@ -68,13 +68,6 @@ def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert not nowhere.exists()
 
 
-def test_a_word_that_means_nothing_is_told_with_the_nearest(store: Store, stage: Stage) -> None:
-    with pytest.raises(SweepError, match="no folder pretran here") as error:
-        checkpoint_places(["pretran"], str(store.root))
-    assert "pretrain" in str(error.value)
-    assert str(store.root) in str(error.value)
-
-
 def test_a_stage_is_exported_by_its_name(
     store: Store, stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

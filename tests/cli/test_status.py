@@ -22,7 +22,6 @@ from fope_lab.tracking.ledger import Ledger
 
 SWEEP = kept_sweep.SWEEP.partition("grid:")[0]
 SWEEP = SWEEP.replace("name: kept", "name: NAME").replace("embedding: rope", "embedding: EMBEDDING")
-SECTIONS = ("pretrain", "passkey")
 ERROR = "the first line\nand the second"
 
 
@@ -132,25 +131,3 @@ def test_the_list_of_a_store_as_json(scene: Scene, capsys: pytest.CaptureFixture
     assert stage["bytes"] == sum(
         f.stat().st_size for f in scene.folder.path.rglob("*") if f.is_file()
     )
-
-
-def test_stages_are_shown_without_what_the_first_axis_of_a_zip_determines(
-    scene: Scene, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """What is shown is a name of the stage for other commands."""
-    file = tmp_path / "zipped.yaml"
-    zipped = "zip: {pretrain.embedding: [rope, nope], pretrain.model.norm: [layer, rms]}\n"
-    file.write_text(SWEEP.replace("NAME", "zipped").replace("EMBEDDING", "rope") + zipped)
-    sweep = load_sweep(file)
-    Ledger(scene.store, "none").save_outline(plan(sweep, scene.store))
-    assert scene.status(str(file)) == 0
-    output = capsys.readouterr().out
-    shown = [f"{name}[embedding={e},seed=0]" for e in ("rope", "nope") for name in SECTIONS]
-    assert [line.split()[0] for line in output.splitlines() if "seed=0" in line] == shown
-    store = str(scene.store.root)
-    assert main(["store", "show", shown[0], "--store", store]) == 0
-    whole = "pretrain[embedding=rope,model.norm=layer,seed=0]"
-    assert capsys.readouterr().out.startswith(f"{whole}\n  key     {sweep.stages[0].key}\n")
-    assert scene.status(str(file), "--json") == 0
-    [read_sweep] = read(capsys)
-    assert whole in {stage["name"] for stage in read_sweep["stages"]}

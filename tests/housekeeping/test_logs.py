@@ -67,6 +67,7 @@ def test_a_log_is_followed_until_the_attempt_ends(scene: Scene) -> None:
     folder = scene.folder(ROPE)
     with folder.begin("driver", {}) as attempt:
         log = StageLog(folder, "pretrain")
+        assert re.fullmatch(f"pretrain: running since {MOMENT}; attempt 1", log.summary())
         texts = log.follow()
         assert "started by driver" in next(texts)
         attempt.writer.note("half way")
@@ -79,11 +80,3 @@ def test_a_log_is_followed_until_the_attempt_ends(scene: Scene) -> None:
         attempt.finish({})
     assert list(texts) == ["a line that is being written\n"]
     assert ": done since " in log.summary()
-
-
-def test_a_stage_at_work_is_said_to_run(scene: Scene) -> None:
-    folder = scene.folder(ROPE)
-    with folder.begin("driver", {}):
-        assert re.fullmatch(
-            f"pretrain: running since {MOMENT}; attempt 1", StageLog(folder, "pretrain").summary()
-        )

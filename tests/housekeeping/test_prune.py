@@ -13,7 +13,7 @@ import pytest
 from kept_sweep import NOPE, ROPE, SWEEP, Scene
 
 from fope_lab.cli import main
-from fope_lab.housekeeping.prune import prunable, remove, watch_leases
+from fope_lab.housekeeping.prune import prunable, remove
 from fope_lab.store import StageFolder, Store
 
 OLD_RATE, NEW_RATE = "learning_rate: 1e-2", "learning_rate: 1e-3"
@@ -156,15 +156,6 @@ def test_a_stage_that_is_begun_at_the_last_moment_is_left(edited: Scene) -> None
         with pytest.raises(Exception, match="by another"):
             waste.remove()
         assert passkey.path.is_dir()
-
-
-def test_an_attempt_whose_heartbeat_stands_still_is_not_at_work(scene: Scene) -> None:
-    folder = scene.folder(ROPE)
-    attempt = folder.begin("driver", scene.request(ROPE))
-    attempt.heartbeat.stop()
-    assert watch_leases([folder], 0.5) == (set(), {folder.path: 1})
-    attempt.release()
-    assert watch_leases([folder], 0.5) == (set(), {})
 
 
 def test_a_stage_of_a_driver_that_was_killed_is_removed(edited: Scene) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import itertools
 import json
@@ -12,13 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from fope_lab.orchestration import live_view as viewing
-from fope_lab.orchestration.live_view import LiveScreen, cut, live_view
-from fope_lab.orchestration.progress import RunProgress, Snapshot, StageProgress
+from fope_lab.orchestration.live_view import LiveScreen, live_view
+from fope_lab.orchestration.progress import RunProgress, Snapshot
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.state import CACHED
 from fope_lab.sweep import Sweep, load_sweep
@@ -125,6 +122,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     folder = tmp_path_factory.mktemp("live")
     (folder / "sweep.yaml").write_text(SWEEP)
     sweep = load_sweep(folder / "sweep.yaml")
+    assert len(sweep.stages) > 500
     store = Store.create(folder / "store")
     trainings = [stage for stage in sweep.stages if stage.kind == "pretrain"]
     states = {stage.key: StageState(Status.WAITING) for stage in sweep.stages}
@@ -154,10 +152,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     yield Run(sweep, store, block_descendants(sweep.stages, states))
     for attempt in attempts:
         attempt.release()
-
-
-def test_there_are_500_stages_and_more(run: Run) -> None:
-    assert len(run.sweep.stages) > 500
 
 
 @pytest.fixture
@@ -199,18 +193,6 @@ def test_the_time_left_follows_from_what_has_run(run: Run, now: Snapshot) -> Non
     assert 0 < now.time_left.share < 1
 
 
-def test_a_stage_of_several_attempts_says_how_many(run: Run, now: Snapshot) -> None:
-    def first(attempts: int) -> str:
-        stage, _ = now.latest[0]
-        latest = [(stage, StageProgress(seconds=75.0, attempts=attempts))]
-        lines = run.lines(dataclasses.replace(now, latest=latest), height=70)
-        [line] = [line for line in lines if " done " in line and stage.key[:4] in line]
-        return line.rstrip()
-
-    assert first(3).endswith("1:15 over 3 attempts")
-    assert first(1).endswith("1:15")
-
-
 def test_a_time_that_nobody_knows_is_unknown(run: Run) -> None:
     now = run.progress(forecast=None).snapshot(run.states)
     assert now.time_left.unknown > 300  # evaluations, none of which has run
@@ -232,24 +214,6 @@ def test_a_small_terminal_shows_the_counts_what_failed_and_what_runs(
     assert "4 failed" in lines[0]
     assert any("more running" in line for line in lines)
     assert any(line.startswith("failed ") for line in lines)
-
-
-TEXTS = st.text(st.characters(min_codepoint=32, max_codepoint=0x24F), max_size=300)
-
-
-@given(TEXTS, st.integers(2, 120))
-def test_a_text_is_cut_after_a_whole_word(text: str, width: int) -> None:
-    found, line = cut(text, width), " ".join(text.split())
-    assert len(found) <= width
-    if found != line:
-        assert found.endswith("…")
-        kept = found[:-1].rstrip()
-        assert line.startswith(kept)
-        longest = max(map(len, line.split()))
-        if found.endswith(" …"):
-            assert line[len(kept)] == " "
-        else:
-            assert longest >= width // 2 - 1
 
 
 def test_it_stays_in_its_place_and_is_gone_at_the_end(

@@ -26,7 +26,7 @@ from fope_lab.planning.schedule import (
     remaining_path,
     wall_time,
 )
-from fope_lab.store import StageState, Status, Store
+from fope_lab.store import StageFolder, StageState, Status, Store
 from fope_lab.sweep.made_by import output_digest
 
 KIND = "pretrain"
@@ -206,115 +206,146 @@ def test_a_grid_of_large_trainings_and_small_evaluations_fills_the_cluster(
     assert makespan <= 1.1 * max(work / slots, longest)
 
 
-def test_a_group_that_waits_is_overtaken_only_by_what_does_not_delay_it(tmp_path: Path) -> None:
+class Run:
+    """A searcher driven as Tune drives it: stages by key, each with the key of its parent."""
+
+    def __init__(
+        self, store: Store, stages: Mapping[str, str | None], slots: int = 2, **options: Any
+    ) -> None:
+        self.store, self.trials = store, dict[str, str]()
+        nodes = [Node(key, {"from": of} if of else {}) for key, of in stages.items()]
+        self.searcher = searcher_of(nodes, store, slots, dict.fromkeys(stages, 1.0), **options)
+
+    def next(self) -> Any:
+        """The key of the stage that Tune gets now; else None, or FINISHED."""
+        trial = f"t{len(self.trials)}"
+        config = self.searcher.suggest(trial)
+        if not isinstance(config, dict):
+            return config
+        self.trials[config[KEY]] = trial
+        return config[KEY]
+
+    def end(self, key: str, status: str = "done", reason: str = "") -> None:
+        """End the trial of a stage; one that is done has finished it."""
+        if status == "done" and not self.folder(key).is_done():
+            finish(self.store, key)
+        self.searcher.on_trial_complete(self.trials[key], {STATUS: status, REASON: reason})
+
+    def die(self, key: str) -> None:
+        """End the trial of a stage as Tune does when its process has died too often."""
+        self.searcher.on_trial_complete(self.trials[key], None, error=True)
+
+    def folder(self, key: str) -> StageFolder:
+        return self.store.folder(KIND, key)
+
+    def begin_and_die(self, key: str) -> None:
+        self.folder(key).begin("driver", {}).heartbeat.stop()
+
+    def state(self, key: str) -> StageState:
+        state: StageState = self.searcher.states()[key]
+        return state
+
+    def statuses(self) -> dict[str, Status]:
+        return {key: state.status for key, state in self.searcher.states().items()}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def test_a_group_that_waits_is_overtaken_only_by_what_does_not_delay_it(store: Store) -> None:
     nodes = [Node("long"), Node("group", workers=2), Node("brief"), Node("slow")]
     seconds = {"long": 8.0, "group": 7.0, "brief": 3.0, "slow": 6.0}
-    now, store = 0.0, Store(tmp_path)
-    searcher = searcher_of(nodes, store, 2, seconds, lambda: now)
-    assert searcher.suggest("t1")[KEY] == "long"
+    now, run = 0.0, Run(store, {})
+    run.searcher = searcher_of(nodes, store, 2, seconds, lambda: now)
+    assert run.next() == "long"
     now = 2.5  # so that slow would end after long
-    assert searcher.suggest("t2")[KEY] == "brief"
-
-    def end(trial: str, key: str) -> None:
-        finish(store, key)
-        searcher.on_trial_complete(trial, {STATUS: "done"})
-
-    end("t2", "brief")
-    assert searcher.suggest("t3") is None, "slow would delay the group"
-    end("t1", "long")
-    assert searcher.suggest("t3")[KEY] == "group"
-    assert searcher.suggest("t4") is None
-    end("t3", "group")
-    assert searcher.suggest("t4")[KEY] == "slow"
+    assert run.next() == "brief"
+    run.end("brief")
+    assert run.next() is None, "slow would delay the group"
+    run.end("long")
+    assert [run.next(), run.next()] == ["group", None]
+    run.end("group")
+    assert run.next() == "slow"
 
 
-def test_what_waits_for_an_autoscaler_is_handed_out_a_few_at_a_time(tmp_path: Path) -> None:
+def test_what_waits_for_an_autoscaler_is_handed_out_a_few_at_a_time(store: Store) -> None:
     nodes = [Node(f"group {i}", workers=4) for i in range(3)] + [Node(str(i)) for i in range(4)]
     seconds = {node.key: 9.0 if node.workers > 1 else 1.0 for node in nodes}
     lookahead = Lookahead(stages=3, groups=2)
-    searcher = searcher_of(nodes, Store(tmp_path), 1, seconds, lookahead=lookahead)
+    searcher = searcher_of(nodes, store, 1, seconds, lookahead=lookahead)
     given = [searcher.suggest(f"t{i}") for i in range(4)]
     assert [one and one[KEY][:5] for one in given] == ["group", "group", None, None]
-    singles = searcher_of(nodes[3:], Store(tmp_path), 1, seconds, lookahead=lookahead)
-    assert [singles.suggest(f"t{i}") is None for i in range(4)] == [False] * 3 + [True]
+    singles = Run(store, dict.fromkeys("0123"), slots=1, lookahead=lookahead)
+    assert [singles.next() is None for _ in range(4)] == [False] * 3 + [True]
 
 
-def test_the_longest_remaining_path_goes_first(tmp_path: Path) -> None:
+def test_the_longest_remaining_path_goes_first(store: Store) -> None:
     nodes = [Node("short"), Node("long"), Node("after", {"from": "long"})]
-    seconds = {"short": 5.0, "long": 1.0, "after": 9.0}
-    makespan, order = simulate(nodes, seconds, 1, Store(tmp_path))
+    makespan, order = simulate(nodes, {"short": 5.0, "long": 1.0, "after": 9.0}, 1, store)
     assert order == ["long", "after", "short"]
     assert makespan == 15.0
 
 
-def test_a_failed_stage_fails_its_descendants_and_nothing_else(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    nodes = [
-        Node("a"), Node("b"), Node("a child", {"from": "a"}),
-        Node("a grandchild", {"from": "a child"}), Node("b child", {"from": "b"}),
-    ]  # fmt: skip
-    searcher = searcher_of(nodes, store, 1, {node.key: 1.0 for node in nodes})
-    assert searcher.suggest("t1")[KEY] == "a"
-    with pytest.raises(RuntimeError), store.folder(KIND, "a").begin("driver", {}):
+def test_a_failed_stage_fails_its_descendants_and_nothing_else(store: Store) -> None:
+    stages = {"a": None, "b": None, "a child": "a", "a grandchild": "a child", "b child": "b"}
+    run = Run(store, stages, slots=1)
+    assert run.next() == "a"
+    with pytest.raises(RuntimeError), run.folder("a").begin("driver", {}):
         raise RuntimeError("no luck")
-    searcher.on_trial_complete("t1", {STATUS: "failed"})
-    assert searcher.suggest("t2")[KEY] == "b"
-    finish(store, "b")
-    searcher.on_trial_complete("t2", {STATUS: "done"})
-    assert searcher.suggest("t3")[KEY] == "b child"
-    finish(store, "b child")
-    searcher.on_trial_complete("t3", {STATUS: "done"})
-    assert searcher.suggest("t4") == Searcher.FINISHED
-    states = searcher.states()
-    assert {key: one.status for key, one in states.items()} == {
+    run.end("a", "failed")
+    for key in ("b", "b child"):
+        assert run.next() == key
+        run.end(key)
+    assert run.next() == Searcher.FINISHED
+    assert run.statuses() == {
         "a": Status.FAILED, "a child": Status.BLOCKED, "a grandchild": Status.BLOCKED,
         "b": Status.DONE, "b child": Status.DONE,
     }  # fmt: skip
-    assert states["a"].reason == "no luck"
-    assert states["a grandchild"].reason == "a failed"
+    assert run.state("a").reason == "no luck"
+    assert run.state("a grandchild").reason == "a failed"
 
 
-def test_a_damaged_parent_is_re_run_before_its_child_and_not_for_ever(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+def test_a_damaged_parent_is_re_run_before_its_child_and_not_for_ever(store: Store) -> None:
     finish(store, "a")
-    searcher = searcher_of([Node("a"), Node("b", {"from": "a"})], store, 2, {"a": 1, "b": 1})
+    run = Run(store, {"a": None, "b": "a"})
 
-    def lose(trial: str) -> None:
-        store.folder(KIND, "a").set_aside("driver", "model changed")
-        searcher.on_trial_complete(trial, {STATUS: "waiting", REASON: "A: model changed"})
+    def lose() -> None:
+        assert run.next() == "b"
+        run.folder("a").set_aside("driver", "model changed")
+        run.end("b", "waiting", "A: model changed")
 
-    assert searcher.suggest("t1")[KEY] == "b"
-    lose("t1")
-    assert searcher.suggest("t2")[KEY] == "a"
-    assert searcher.suggest("t3") is None
+    lose()
+    assert [run.next(), run.next()] == ["a", None]
+    run.end("a")
+    again = dataclasses.replace(run.folder("a").state(), reason="A: model changed")
+    assert run.state("a") == again
+    lose()
+    assert run.next() == Searcher.FINISHED
+    assert run.statuses() == {"a": Status.FAILED, "b": Status.BLOCKED}
+    assert run.state("a").reason == "damaged twice: A: model changed"
+
+
+def test_two_children_of_a_damaged_parent_re_run_it_once(store: Store) -> None:
     finish(store, "a")
-    searcher.on_trial_complete("t2", {STATUS: "done"})
-    assert searcher.states()["a"] == dataclasses.replace(
-        store.folder(KIND, "a").state(), reason="A: model changed"
-    )
-    assert searcher.suggest("t4")[KEY] == "b"
-    lose("t4")
-    assert searcher.suggest("t5") == Searcher.FINISHED
-    states = searcher.states()
-    assert (states["a"].status, states["b"].status) == (Status.FAILED, Status.BLOCKED)
-    assert states["a"].reason == "damaged twice: A: model changed"
+    run = Run(store, {"a": None, "b": "a", "c": "a"})
+    assert {run.next(), run.next()} == {"b", "c"}
+    run.folder("a").set_aside("driver", "model changed")
+    run.end("b", "waiting", "A: model changed")
+    assert run.next() == "a"
+    run.end("c", "waiting", "A: its checkpoint is gone")
+    assert run.next() is None
+    run.end("a")
+    assert {run.next(), run.next()} == {"b", "c"}
+    assert run.state("a").reason == "A: model changed"
 
 
-def test_two_children_of_a_damaged_parent_re_run_it_once(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    finish(store, "a")
-    nodes = [Node("a"), Node("b", {"from": "a"}), Node("c", {"from": "a"})]
-    searcher = searcher_of(nodes, store, 2, dict.fromkeys("abc", 1))
-    assert {searcher.suggest(trial)[KEY] for trial in ("t1", "t2")} == {"b", "c"}
-    store.folder(KIND, "a").set_aside("driver", "model changed")
-    searcher.on_trial_complete("t1", {STATUS: "waiting", REASON: "A: model changed"})
-    assert searcher.suggest("t3")[KEY] == "a"
-    searcher.on_trial_complete("t2", {STATUS: "waiting", REASON: "A: its checkpoint is gone"})
-    assert searcher.suggest("t4") is None
-    finish(store, "a")
-    searcher.on_trial_complete("t3", {STATUS: "done"})
-    assert {searcher.suggest(trial)[KEY] for trial in ("t5", "t6")} == {"b", "c"}
-    assert searcher.states()["a"].reason == "A: model changed"
+def train(store: Store, weights: str) -> None:
+    """Finish a stage `a` that leaves these weights."""
+    with store.folder(KIND, "a").begin("driver", {}) as attempt:
+        attempt.writer.save_checkpoint(1, lambda path: (path / "x").write_text(weights) and None)
+        attempt.finish({})
 
 
 def read_parent(store: Store, key: str, parent: str) -> None:
@@ -327,223 +358,172 @@ def read_parent(store: Store, key: str, parent: str) -> None:
 
 @pytest.mark.parametrize("weights", ["the weights", "other weights"])
 def test_children_of_a_parent_that_was_re_run_are_kept_if_they_read_the_same(
-    tmp_path: Path, weights: str
+    store: Store, weights: str
 ) -> None:
-    store, written = Store(tmp_path), "the weights"
-
-    def write(path: Path) -> None:
-        (path / "x").write_text(written)
-
-    def train() -> None:
-        with store.folder(KIND, "a").begin("driver", {}) as attempt:
-            attempt.writer.save_checkpoint(1, write)
-            attempt.finish({})
-
-    train()
+    train(store, "the weights")
     read_parent(store, "b", "a")
     read_parent(store, "c", "b")
     store.folder(KIND, "a").set_aside("driver", "its disk was lost")
-    nodes = [Node("a"), Node("b", {"from": "a"}), Node("c", {"from": "b"})]
-    searcher = searcher_of(nodes, store, 2, dict.fromkeys("abc", 1))
-    assert searcher.suggest("t1")[KEY] == "a"
-    assert searcher.suggest("t2") is None
-    written = weights
-    train()
-    searcher.on_trial_complete("t1", {STATUS: "done"})
+    run = Run(store, {"a": None, "b": "a", "c": "b"})
+    assert [run.next(), run.next()] == ["a", None]
+    train(store, weights)
+    run.end("a")
     if weights == "other weights":
-        assert searcher.suggest("t3")[KEY] == "b"
-        assert store.folder(KIND, "b").state().reason == "to be re-run: b: its parent a was re-run"
+        assert run.next() == "b"
+        assert run.folder("b").state().reason == "to be re-run: b: its parent a was re-run"
         read_parent(store, "b", "a")  # its output is what it was
-        searcher.on_trial_complete("t3", {STATUS: "done"})
-        assert searcher.states()["b"].reason == "b: its parent a was re-run"
-    assert searcher.suggest("t4") == Searcher.FINISHED
-
-
-def write_file(name: str, text: str) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        (path / name).write_text(text)
-
-    return write
+        run.end("b")
+        assert run.state("b").reason == "b: its parent a was re-run"
+    assert run.next() == Searcher.FINISHED
 
 
 def test_a_stage_that_read_other_output_than_its_parent_has_is_run(tmp_path: Path) -> None:
     """As after a run that was killed between the two, or in a folder of another store."""
     store, other = Store(tmp_path / "one"), Store(tmp_path / "other")
-    for place, weights in ((store, "the weights"), (other, "other weights")):
-        with place.folder(KIND, "a").begin("driver", {}) as attempt:
-            attempt.writer.save_checkpoint(1, write_file("x", weights))
-            attempt.finish({})
+    train(store, "the weights")
+    train(other, "other weights")
     read_parent(other, "b", "a")
     shutil.copytree(other.folder(KIND, "b").path, store.folder(KIND, "b").path)
-    nodes = [Node("a"), Node("b", {"from": "a"})]
-    searcher = searcher_of(nodes, store, 2, dict.fromkeys("ab", 1))
-    assert searcher.suggest("t1")[KEY] == "b"
+    assert Run(store, {"a": None, "b": "a"}).next() == "b"
     assert store.folder(KIND, "b").state().reason == (
         "to be re-run: b: finished earlier, but a has other output now than it read"
     )
 
 
-def test_what_the_store_holds_is_not_started(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+def test_what_the_store_holds_is_not_started(store: Store) -> None:
     finish(store, "a")
-    searcher = searcher_of([Node("a"), Node("b", {"from": "a"})], store, 2, {"a": 1, "b": 1})
-    assert searcher.suggest("t1")[KEY] == "b"
-    assert searcher.suggest("t2") is None
-    assert searcher.states()["a"].reason == "cached"
+    run = Run(store, {"a": None, "b": "a"})
+    assert [run.next(), run.next()] == ["b", None]
+    assert run.state("a").reason == "cached"
 
 
 def test_a_stage_of_another_driver_is_waited_for_and_then_taken_from_the_store(
-    tmp_path: Path,
+    store: Store,
 ) -> None:
-    store = Store(tmp_path)
-    other = store.folder(KIND, "a").begin("another driver", {})
-    searcher = searcher_of([Node("a"), Node("b", {"from": "a"})], store, 2, {"a": 1, "b": 1})
-    assert searcher.suggest("t1") is None
-    assert searcher.states()["a"].status is Status.RUNNING
-    with other:
+    run = Run(store, {"a": None, "b": "a"})
+    with run.folder("a").begin("another driver", {}) as other:
+        assert run.next() is None
+        assert run.state("a").status is Status.RUNNING
         other.finish({})
-    while (config := searcher.suggest("t1")) is None:
+    while (key := run.next()) is None:
         pass
-    assert config[KEY] == "b"
-    assert searcher.states()["a"].status is Status.DONE
+    assert key == "b"
+    assert run.state("a").status is Status.DONE
 
 
-def test_a_trial_that_found_the_stage_held_gives_it_back(tmp_path: Path) -> None:
-    searcher = searcher_of([Node("a")], Store(tmp_path), 1, {"a": 1})
-    assert searcher.suggest("t1")[KEY] == "a"
-    searcher.on_trial_complete("t1", {STATUS: Status.RUNNING})
-    assert searcher.suggest("t2")[KEY] == "a"
+def test_a_trial_that_found_the_stage_held_gives_it_back(store: Store) -> None:
+    run = Run(store, {"a": None})
+    assert run.next() == "a"
+    run.end("a", "running")
+    assert run.next() == "a"
 
 
-def test_no_more_is_handed_out_than_fits(tmp_path: Path) -> None:
-    searcher = searcher_of(
-        [Node(str(i)) for i in range(5)], Store(tmp_path), 2, {str(i): 1 for i in range(5)}
-    )
-    assert [searcher.suggest(f"t{i}") is None for i in range(4)] == [False, False, True, True]
+def test_no_more_is_handed_out_than_fits(store: Store) -> None:
+    run = Run(store, dict.fromkeys("01234"))
+    assert [run.next() is None for _ in range(4)] == [False, False, True, True]
 
 
-def test_a_stage_whose_process_died_is_failed_in_the_store_too(tmp_path: Path) -> None:
+def test_a_stage_whose_process_died_is_failed_in_the_store_too(store: Store) -> None:
     """Its process died more often than Tune retries; no view may call it running any more."""
-    store = Store(tmp_path)
-    searcher = searcher_of([Node("a"), Node("b", {"from": "a"})], store, 1, {"a": 1, "b": 1})
-    searcher.suggest("t1")
-    store.folder(KIND, "a").begin("driver", {}).heartbeat.stop()
-    searcher.on_trial_complete("t1", None, error=True)
-    states = searcher.states()
-    assert states["a"] == store.folder(KIND, "a").state()
-    assert states["a"].status is Status.FAILED
-    assert states["a"].reason.startswith("its process died on every try, the last time on ")
-    assert states["b"].status is Status.BLOCKED
+    run = Run(store, {"a": None, "b": "a"})
+    run.next()
+    run.begin_and_die("a")
+    run.die("a")
+    assert run.state("a") == run.folder("a").state()
+    assert run.statuses() == {"a": Status.FAILED, "b": Status.BLOCKED}
+    assert run.state("a").reason.startswith("its process died on every try, the last time on ")
 
 
-def test_a_stage_that_another_driver_took_from_a_dead_process_is_left_to_it(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    searcher = searcher_of([Node("a")], store, 1, {"a": 1})
-    searcher.suggest("t1")
-    folder = store.folder(KIND, "a")
-    folder.begin("driver", {}).heartbeat.stop()
-    with folder.begin("another driver", {}, supersede=1):
-        searcher.on_trial_complete("t1", None, error=True)
-        assert searcher.suggest("t2") is None
-        assert searcher.states()["a"].elsewhere
-    assert folder.attempts.record(1).end is None  # type: ignore[union-attr]
+def test_a_stage_that_another_driver_took_from_a_dead_process_is_left_to_it(store: Store) -> None:
+    run = Run(store, {"a": None})
+    run.next()
+    run.begin_and_die("a")
+    with run.folder("a").begin("another driver", {}, supersede=1):
+        run.die("a")
+        assert run.next() is None
+        assert run.state("a").elsewhere
+    assert run.folder("a").attempts.record(1).end is None  # type: ignore[union-attr]
 
 
-def test_a_stage_that_never_began_is_failed(tmp_path: Path) -> None:
-    searcher = searcher_of([Node("a")], Store(tmp_path), 1, {"a": 1})
-    searcher.suggest("t1")
-    searcher.on_trial_complete("t1", None, error=True)
-    state = searcher.states()["a"]
-    assert (state.status, state.reason) == (
-        Status.FAILED,
-        "its process died before it could begin",
-    )
+def test_a_stage_that_never_began_is_failed(store: Store) -> None:
+    run = Run(store, {"a": None})
+    run.next()
+    run.die("a")
+    assert run.state("a") == StageState(Status.FAILED, "its process died before it could begin")
 
 
 def test_a_reason_that_only_the_trial_knows_is_recorded_once_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk was full when the stage failed, so that the store calls it running."""
-    store, report = Store(tmp_path), {STATUS: "failed", REASON: "the loss is nan"}
-    folder = store.folder(KIND, "a")
+    folder, reason = store.folder(KIND, "a"), "the loss is nan"
     with pytest.raises(OSError, match="yesterday"), folder.begin("another driver", {}):
         raise OSError("yesterday")
-    searcher = searcher_of([Node("a")], store, 1, {"a": 1})
-    searcher.suggest("t1")
-    searcher.on_trial_complete("t1", report)  # it could not even begin
-    assert searcher.states()["a"].reason == "the loss is nan"
-    searcher = searcher_of([Node("a")], store, 1, {"a": 1})
-    searcher.suggest("t1")
-    folder.begin("driver", {}).heartbeat.stop()
+
+    def failed(*, begins: bool = False) -> StageState:
+        run = Run(store, {"a": None})
+        run.next()
+        if begins:
+            run.begin_and_die("a")
+        run.end("a", "failed", reason)
+        return run.state("a")
+
+    assert failed().reason == reason  # it could not even begin
     with monkeypatch.context() as full:
-        full.setattr("fope_lab.store.attempts.create_exclusive", no_space)
-        searcher.on_trial_complete("t1", report)
-    assert searcher.states()["a"].reason == "the loss is nan"
+        full.setattr("fope_lab.store.attempts.Attempts.end", no_space)
+        assert failed(begins=True).reason == reason
     assert folder.state().status is Status.RUNNING
-    searcher = searcher_of([Node("a")], store, 1, {"a": 1})
-    searcher.suggest("t1")
-    searcher.on_trial_complete("t1", report)
-    assert searcher.states()["a"] == folder.state()
-    assert (folder.state().status, folder.state().reason) == (Status.FAILED, "the loss is nan")
+    assert failed() == folder.state()
+    assert (folder.state().status, folder.state().reason) == (Status.FAILED, reason)
 
 
-def test_a_run_that_ends_gives_no_more_stages_and_blocks_none(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    nodes = [Node("a"), Node("b"), Node("c"), Node("child", {"base": "a"})]
-    ending, seconds = [False], dict.fromkeys(["a", "b", "c", "child"], 1.0)
-    searcher = searcher_of(nodes, store, 2, seconds, is_ending=lambda: ending[0])
-    assert {searcher.suggest("t1")[KEY], searcher.suggest("t2")[KEY]} == {"a", "b"}
-    with store.folder(KIND, "a").begin("driver", {}) as attempt:
+def test_a_run_that_ends_gives_no_more_stages_and_blocks_none(store: Store) -> None:
+    ending = [False]
+    stages = {"a": None, "b": None, "c": None, "child": "a"}
+    run = Run(store, stages, is_ending=lambda: ending[0])
+    assert {run.next(), run.next()} == {"a", "b"}
+    with run.folder("a").begin("driver", {}) as attempt:
         ending[0] = True
         attempt.writer.progress(3, 9)
-    for trial in ("t1", "t2"):
-        searcher.on_trial_complete(trial, {STATUS: "interrupted", REASON: ""})
+    for key in "ab":
+        run.end(key, "interrupted")
     # Tune would wait for a stage for ten minutes, and look at nothing else, if it got None.
-    assert searcher.suggest("t3") == Searcher.FINISHED
-    states = searcher.states()
-    assert (states["a"].status, states["a"].reason) == (
-        Status.INTERRUPTED,
-        "stopped at step 3 of 9",
-    )
-    assert {states[key].status for key in ("b", "c", "child")} == {Status.WAITING}
+    assert run.next() == Searcher.FINISHED
+    waiting = dict.fromkeys(("b", "c", "child"), Status.WAITING)
+    assert run.statuses() == {"a": Status.INTERRUPTED} | waiting
+    assert run.state("a").reason == "stopped at step 3 of 9"
 
 
-def test_a_trial_that_died_while_the_run_ends_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_trial_that_died_while_the_run_ends_is_not_waited_for(store: Store) -> None:
     """Its next process begins nothing, so that nobody ends its attempt."""
-    store = Store(tmp_path)
-    searcher = searcher_of([Node("a")], store, 1, {"a": 1.0})
-    searcher.suggest("t1")
-    store.folder(KIND, "a").begin("driver", {}).heartbeat.stop()
-    searcher.on_trial_complete("t1", {STATUS: "interrupted", REASON: ""})
-    assert searcher.states()["a"].status is Status.INTERRUPTED
+    run = Run(store, {"a": None})
+    run.next()
+    run.begin_and_die("a")
+    run.end("a", "interrupted")
+    assert run.state("a").status is Status.INTERRUPTED
 
 
-def no_space(*_: object) -> bool:
+def no_space(*_: object, **__: object) -> bool:
     raise OSError(28, "No space left on device")
 
 
 def test_a_stage_whose_process_died_says_so_while_it_runs_again_and_when_it_is_done(
-    tmp_path: Path,
+    store: Store,
 ) -> None:
-    store = Store(tmp_path)
-    searcher = searcher_of([Node("a")], store, 1, {"a": 1.0})
-    assert searcher.suggest("t") is not None
-    searcher.note_death("t")
-    searcher.note_death("t")
-    state = searcher.states()["a"]
-    assert (state.status, state.reason) == (Status.RUNNING, "its process died; try 3 of 4")
-    searcher.note_death("of another driver")
-    finish(store, "a")
-    searcher.on_trial_complete("t", {})
-    done = searcher.states()["a"]
+    run = Run(store, {"a": None})
+    run.next()
+    for trial in (run.trials["a"], run.trials["a"], "of another driver"):
+        run.searcher.note_death(trial)
+    assert run.state("a") == StageState(Status.RUNNING, "its process died; try 3 of 4")
+    run.end("a")
+    done = run.state("a")
     assert (done.status, done.reason) == (
         Status.DONE, "a: its process died, and another one went on",
     )  # fmt: skip
 
 
-def test_what_is_asked_for_after_its_parent_failed_is_blocked(tmp_path: Path) -> None:
+def test_what_is_asked_for_after_its_parent_failed_is_blocked(store: Store) -> None:
     """a asks for the child of b when b has failed: the run ends."""
-    store = Store(tmp_path)
 
     def needed(states: Mapping[str, StageState]) -> dict[str, StageState]:
         c = states["c"]
@@ -553,21 +533,17 @@ def test_what_is_asked_for_after_its_parent_failed_is_blocked(tmp_path: Path) ->
             c = StageState(Status.WAITING)
         return {**states, "c": c}
 
-    nodes = [Node("a"), Node("b"), Node("c", {"model": "b"})]
-    searcher = searcher_of(nodes, store, 4, dict.fromkeys("abc", 1.0), needed=needed)
-    assert {searcher.suggest(trial)[KEY] for trial in ("t1", "t2")} == {"a", "b"}
-    trials = {searcher._trials[trial]: trial for trial in ("t1", "t2")}
-    searcher.on_trial_complete(trials["b"], error=True)
-    assert searcher.states()["c"].status is Status.IF_NEEDED
-    finish(store, "a")
-    searcher.on_trial_complete(trials["a"], {STATUS: "done"})
-    assert searcher.states()["c"].status is Status.BLOCKED
-    assert searcher.suggest("t3") == Searcher.FINISHED
+    run = Run(store, {"a": None, "b": None, "c": "b"}, slots=4, needed=needed)
+    assert {run.next(), run.next()} == {"a", "b"}
+    run.die("b")
+    assert run.state("c").status is Status.IF_NEEDED
+    run.end("a")
+    assert run.state("c").status is Status.BLOCKED
+    assert run.next() == Searcher.FINISHED
 
 
-def test_a_stage_starts_only_once_a_result_has_shown_that_it_is_needed(tmp_path: Path) -> None:
+def test_a_stage_starts_only_once_a_result_has_shown_that_it_is_needed(store: Store) -> None:
     """a asks for b, and not for c; nothing is left when both are known."""
-    store = Store(tmp_path)
 
     def needed(states: Mapping[str, StageState]) -> dict[str, StageState]:
         later = Status.NOT_NEEDED if states["a"].is_done else Status.IF_NEEDED
@@ -575,15 +551,11 @@ def test_a_stage_starts_only_once_a_result_has_shown_that_it_is_needed(tmp_path:
         b = asked if states["a"].is_done else StageState(later)
         return {**states, "b": b, "c": StageState(later)}
 
-    seconds = dict.fromkeys("abc", 1.0)
-    searcher = searcher_of([Node("a"), Node("b"), Node("c")], store, 4, seconds, needed=needed)
-    assert searcher.suggest("t1")[KEY] == "a"
-    assert searcher.suggest("t2") is None
-    assert searcher.states()["c"].status is Status.IF_NEEDED
-    finish(store, "a")
-    searcher.on_trial_complete("t1", {STATUS: "done"})
-    assert searcher.suggest("t2")[KEY] == "b"
-    finish(store, "b")
-    searcher.on_trial_complete("t2", {STATUS: "done"})
-    assert searcher.suggest("t3") == Searcher.FINISHED
-    assert searcher.states()["c"].status is Status.NOT_NEEDED
+    run = Run(store, dict.fromkeys("abc"), slots=4, needed=needed)
+    assert [run.next(), run.next()] == ["a", None]
+    assert run.state("c").status is Status.IF_NEEDED
+    run.end("a")
+    assert run.next() == "b"
+    run.end("b")
+    assert run.next() == Searcher.FINISHED
+    assert run.state("c").status is Status.NOT_NEEDED

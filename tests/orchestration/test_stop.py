@@ -167,11 +167,6 @@ def test_a_file_without_a_name(
     assert capsys.readouterr().err == f"error: {scene.file}{message}\n"
 
 
-def test_a_store_that_is_not_there(scene: Scene, tmp_path: Path) -> None:
-    assert main(["stop", str(scene.file), "--store", str(tmp_path / "typo")]) == 2
-    assert not (tmp_path / "typo").exists()
-
-
 def test_what_is_written_while_the_folder_is_removed_goes_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,18 @@ def attempt_of(owner: str, store: Store, stage: Any = None) -> StageState:
     return run_until_ended(config, {"key": stage or stage_of()}, store)
 
 
+def child_of(store: Store, work: str = "") -> StageState:
+    """The state after a trial of a stage that reads another one, `parent`."""
+    stages = {"key": stage_of(work, {"from": "parent"}), "parent": stage_of(key="parent")}
+    return run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
+
+
+@pytest.fixture(autouse=True)
+def _no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a stage ran on is recorded of real stages (test_execution_record.py)."""
+    monkeypatch.setattr(trial, "execution_record", lambda *_: {})
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
@@ -88,9 +100,8 @@ def lose_the_lease(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]
 
 
 def test_a_stage_that_another_driver_took_over_is_left_to_it(
-    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+    store: Store, folder: StageFolder
 ) -> None:
-    monkeypatch.setattr(trial, "execution_record", lambda *_: {})
     state = attempt_of("me", store, stage_of("lose_the_lease"))
     assert (state.status, state.elsewhere) == (Status.RUNNING, True)
     newest = folder.attempts.newest()
@@ -136,9 +147,8 @@ def test_a_node_that_can_not_write_to_the_store_says_so(
 def test_a_parent_that_is_not_done_lends_no_checkpoint(store: Store) -> None:
     """Its final checkpoint was damaged since: an earlier one must not pass for it."""
     with store.folder("pretrain", "parent").begin("me", {}) as attempt:
-        attempt.writer.save_checkpoint(1, lambda path: (path / "model").write_text("x") and None)
-    stages = {"key": stage_of(parents={"from": "parent"}), "parent": stage_of(key="parent")}
-    state = run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
+        attempt.writer.save_checkpoint(1, write_model)
+    state = child_of(store)
     assert state.status is Status.WAITING
     parent = store.folder("pretrain", "parent").path
     assert state.reason == f"PARENT: its checkpoint is gone from {parent}"
@@ -160,14 +170,9 @@ def do_nothing(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
     return {"recorded": {}}
 
 
-def test_what_was_read_of_each_parent_is_recorded(
-    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trial, "execution_record", lambda *_: None)
+def test_what_was_read_of_each_parent_is_recorded(store: Store, folder: StageFolder) -> None:
     finish_parent(store)
-    parent, child = store.folder("pretrain", "parent"), stage_of("do_nothing", {"from": "parent"})
-    stages = {"key": child, "parent": stage_of(key="parent")}
-    state = run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
+    parent, state = store.folder("pretrain", "parent"), child_of(store, "do_nothing")
     assert state.is_done, state.reason
     assert folder.parents_read() == {"from": output_digest(parent)}
 
@@ -196,14 +201,10 @@ def one_step(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("same", [True, False])
 def test_a_checkpoint_that_read_other_output_of_a_parent_is_not_continued(
-    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch, same: bool
+    store: Store, folder: StageFolder, same: bool
 ) -> None:
-    monkeypatch.setattr(trial, "execution_record", lambda *_: None)
     finish_parent(store)
-    child = stage_of("one_step", {"from": "parent"})
-    stages = {"key": child, "parent": stage_of(key="parent")}
-    config = {KEY: "key", OWNER: "me", SUPERSEDE: None}
-    assert run_until_ended(config, stages, store).status is Status.FAILED
+    assert child_of(store, "one_step").status is Status.FAILED
     parent = store.folder("pretrain", "parent")
     parent.set_aside("me")
     with parent.begin("me", {}) as attempt:
@@ -211,12 +212,11 @@ def test_a_checkpoint_that_read_other_output_of_a_parent_is_not_continued(
             1, write_model if same else lambda path: (path / "model").write_text("other") and None
         )
         attempt.finish({})
-    state = run_until_ended(config, stages, store)
-    assert state.is_done == same
+    assert child_of(store, "one_step").is_done == same
     aside = list(folder.path.glob("set-aside/*/checkpoint/0001-000000001/model"))
     assert len(aside) == (0 if same else 1)
     if not same:  # it began from the start, and its second checkpoint read what is there now
-        assert run_until_ended(config, stages, store).is_done
+        assert child_of(store, "one_step").is_done
 
 
 def flip_bit(path: Path) -> None:
@@ -229,8 +229,7 @@ def flip_bit(path: Path) -> None:
 
 def test_a_flipped_bit_of_a_parent_is_not_believed(store: Store, folder: StageFolder) -> None:
     flip_bit(finish_parent(store))
-    stages = {"key": stage_of(parents={"from": "parent"}), "parent": stage_of(key="parent")}
-    state = run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
+    state = child_of(store)
     assert state.status is Status.WAITING
     parent = store.folder("pretrain", "parent")
     aside = parent.paths.set_aside(2)
@@ -251,24 +250,19 @@ def damage_parent(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
 
 
 def test_a_parent_damaged_while_it_is_read_is_not_believed(
-    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+    store: Store, folder: StageFolder
 ) -> None:
-    monkeypatch.setattr(trial, "execution_record", lambda *_: None)
     finish_parent(store)
-    parent = stage_of(key="parent")
-    stages = {"key": stage_of("damage_parent", {"from": "parent"}), "parent": parent}
-    config = {KEY: "key", OWNER: "me", SUPERSEDE: None}
-    assert run_until_ended(config, stages, store).status is Status.WAITING
+    assert child_of(store, "damage_parent").status is Status.WAITING
     assert not store.folder("pretrain", "parent").is_done()
     assert folder.checkpoint() is None
     assert folder.state().reason == "to be re-run: it may have read damaged bytes of a parent"
 
 
 def test_a_parent_damaged_between_two_children_is_found_by_the_second(
-    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+    store: Store, folder: StageFolder
 ) -> None:
     """By the same process, which has read the file for the first child."""
-    monkeypatch.setattr(trial, "execution_record", lambda *_: None)
     model = finish_parent(store)
     stages = {
         "key": stage_of("do_nothing", {"from": "parent"}),
@@ -314,10 +308,9 @@ def test_a_damaged_checkpoint_that_no_stage_made_is_refused(store: Store) -> Non
 
 def test_a_damaged_parent_that_somebody_re_runs_is_waited_for(store: Store) -> None:
     flip_bit(finish_parent(store))
-    stages = {"key": stage_of(parents={"from": "parent"}), "parent": stage_of(key="parent")}
     attempts = store.folder("pretrain", "parent").attempts
     attempts.take(attempts.next_token("other"), "other", {})
-    state = run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
+    state = child_of(store)
     assert state.status is Status.WAITING
     assert state.reason == "PARENT: model changed after the checkpoint was written"
 
@@ -330,9 +323,8 @@ def lose_workers(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("lost", [1, 4])
 def test_attempts_that_lost_workers_are_interrupted_and_the_last_one_failed(
-    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch, lost: int
+    store: Store, folder: StageFolder, lost: int
 ) -> None:
-    monkeypatch.setattr(trial, "execution_record", lambda *_: {})
     store.root.mkdir()
     (store.root / "lost").write_text(str(lost))
     state = attempt_of("me", store, stage_of("lose_workers"))

@@ -1,4 +1,4 @@
-"""What the run of a stage says: tags, parameters, datasets, its description, and its log."""
+"""What the run of a stage says: tags, parameters, datasets and its log."""
 
 from __future__ import annotations
 
@@ -25,19 +25,16 @@ from fope_lab.tracking import upload
 from fope_lab.tracking.outline import Outline
 from fope_lab.tracking.prepared_views import prepared_views
 from fope_lab.tracking.stage_run import (
-    NOTE,
     PARAMETER_LENGTH,
     Timeline,
     flat,
-    is_users_note,
     made_tags,
     metric_path,
-    note,
+    not_finite,
     parameters,
+    points,
     tags,
 )
-from fope_lab.tracking.upload import not_finite, points
-from fope_lab.tracking.uris import VIEW
 
 
 def plan_of(**changes: Any) -> Any:
@@ -264,60 +261,6 @@ def test_a_run_has_the_data_that_its_stage_reads(scene: Scene) -> None:
     [data] = scene.run(trained).inputs.dataset_inputs
     digest = output_digest(scene.store.folder("prepare-data", trained.parents["data.0"]))
     assert data.dataset.digest == str(digest)[:36]
-
-
-def test_a_run_links_to_the_runs_of_its_parents(scene: Scene) -> None:
-    plan = scene.finish(scene.plan())
-    scene.tracker.project(plan)
-    trained, prepared = of(plan, "pretrain"), of(plan, "prepare-data", None)
-    run = scene.run(of(plan, "perplexity"))
-    links = [line for line in run.data.tags[NOTE].splitlines() if line.startswith("- ")]
-    pages = f"#/experiments/{run.info.experiment_id}/runs"
-    page = f"{pages}/{scene.run(trained).info.run_id}?{VIEW}"
-    assert f"- from: [rope pretrain]({page})" in links
-    assert len(links) == len(of(plan, "perplexity").parents)
-    assert NOTE not in scene.run(prepared).data.tags
-
-
-@pytest.mark.parametrize("text", ["The one for the paper.", "", "Made from:\n\n- from: a guess"])
-def test_what_a_user_wrote_stays(scene: Scene, text: str) -> None:
-    plan, stage = scene.planned("perplexity")
-    finish(scene.folder(of(plan, "pretrain")))
-    with scene.folder(stage).begin("test", {}):
-        scene.tracker.project(plan)
-    run = scene.run(stage)
-    ours = run.data.tags[NOTE]
-    MlflowClient(tracking_uri=scene.uri).set_tag(run.info.run_id, NOTE, text)
-    scene.restart().project(plan)
-    finish(scene.folder(stage))
-    scene.restart().project(plan)
-    assert scene.run(stage).data.tags[NOTE] == text != ours
-
-
-def test_a_link_follows_a_parent_whose_run_was_made_again(scene: Scene) -> None:
-    plan = scene.finish(scene.plan())
-    scene.tracker.project(plan)
-    parent = scene.run(of(plan, "pretrain")).info.run_id
-    MlflowClient(tracking_uri=scene.uri).delete_run(parent)
-    scene.restart().project(plan)
-    again = scene.run(of(plan, "pretrain")).info.run_id
-    text = scene.run(of(plan, "perplexity")).data.tags[NOTE]
-    assert again in text
-    assert parent not in text
-
-
-NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]), max_size=20)
-ROLES = st.sampled_from(["from", "tokenizer", "data.0", "validation.12"])
-LINKS = st.lists(st.tuples(ROLES, NAMES, st.from_regex("[0-9a-f]{32}", fullmatch=True)))
-
-
-@given(parents=LINKS)
-def test_what_was_made_here_is_known_again(parents: list[tuple[str, str, str]]) -> None:
-    text = note("12", parents)
-    assert (text is None) == (not parents)
-    if text is not None:
-        assert not is_users_note(text)
-        assert is_users_note(f"{text}\n\nThis one diverged.")
 
 
 def fail(folder: StageFolder, error: str) -> None:

@@ -155,7 +155,6 @@ def test_a_stage_that_nobody_began_has_no_run(scene: Scene) -> None:
     scene.tracker.project(plan)
     assert scene.runs() == []
     assert scene.run_ids(plan) == {}
-    assert scene.run_ids(plan) == {}
 
 
 def test_the_result_adds_what_the_rows_do_not_have(scene: Scene) -> None:

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -156,26 +156,28 @@ def test_a_database_that_the_user_names_is_never_touched(
     assert not list(scene.root.glob("theirs.db.*"))
 
 
-def test_a_database_of_an_older_mlflow_is_left_as_it_is(tmp_path: Path) -> None:
+OLDER = (
+    "CREATE TABLE alembic_version (version_num VARCHAR)",
+    "INSERT INTO alembic_version VALUES ('451aebb31d03')",  # the first step
+    "CREATE TABLE experiments (experiment_id INTEGER)",
+)
+
+
+@pytest.mark.parametrize(
+    ("statements", "fault"),
+    [
+        (OLDER, "mlflow db upgrade"),
+        (["CREATE TABLE addresses (name VARCHAR)"], "another program's tables"),
+    ],
+)
+def test_a_database_of_an_older_mlflow_or_another_program_is_left_as_it_is(
+    tmp_path: Path, statements: Sequence[str], fault: str
+) -> None:
     quiet_mlflow()
-    path = tmp_path / "mlflow.db"
-    execute(
-        path,
-        "CREATE TABLE alembic_version (version_num VARCHAR)",
-        "INSERT INTO alembic_version VALUES ('451aebb31d03')",  # the first step
-        "CREATE TABLE experiments (experiment_id INTEGER)",
-    )
-    old = path.read_bytes()
-    with pytest.raises(DamagedDatabaseError, match="mlflow db upgrade"):
-        prepare(path)
-    assert path.read_bytes() == old
-
-
-def test_a_database_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "theirs.db"
-    execute(path, "CREATE TABLE addresses (name VARCHAR)")
+    execute(path, *statements)
     old = path.read_bytes()
-    with pytest.raises(DamagedDatabaseError, match="another program's tables"):
+    with pytest.raises(DamagedDatabaseError, match=fault):
         prepare(path)
     assert path.read_bytes() == old
 

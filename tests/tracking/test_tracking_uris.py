@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tracking_scene import Scene, at_most, finish, free_port, of
 
 from fope_lab.tracking import Tracker, TrackingError, run_link
 from fope_lab.tracking.client import as_tracking_error
@@ -105,16 +104,3 @@ def test_an_error_is_one_line_without_the_password() -> None:
     known = TrackingError("as it is")
     assert as_tracking_error(known, uri) is known
     assert "RuntimeError" in str(as_tracking_error(RuntimeError(), uri))
-
-
-@pytest.mark.parametrize(
-    "place", ["127.0.0.1:{port}", "127.0.0.1:{port}/{secret}", "{secret}:x", "[{secret}"]
-)
-def test_errors_show_no_password(scene: Scene, place: str) -> None:
-    plan = scene.plan()
-    finish(scene.folder(of(plan, "pretrain")))
-    uri = f"http://me:{SECRET}@" + place.format(port=free_port(), secret="here")
-    with at_most(20), pytest.raises(TrackingError) as caught:
-        Tracker(scene.store.root, uri).project(plan)
-    assert SECRET not in str(caught.value)
-    assert "\n" not in str(caught.value)

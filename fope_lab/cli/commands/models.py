@@ -9,17 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from fope_lab.cli import shared_options as shared
 from fope_lab.cli.console import make_console, say
-from fope_lab.cli.shared_options import (
-    CHECKPOINT,
-    add_address,
-    add_json,
-    add_plugins,
-    add_store,
-    add_tracking_uri,
-    argument,
-    command,
-)
+from fope_lab.cli.shared_options import argument, command
 from fope_lab.config.environment import FAILED, OK
 from fope_lab.config.problems import Problem, SweepError
 
@@ -29,10 +21,10 @@ if TYPE_CHECKING:
     from fope_lab.sweep import Sweep
 
 ADHOC_ARGUMENTS = (
-    add_store,
-    add_tracking_uri,
-    add_address,
-    add_plugins,
+    shared.add_store,
+    shared.add_tracking_uri,
+    shared.add_address,
+    shared.add_plugins,
     argument("--gpus", "GPUs of each stage (default: 0)", "N", type=float, default=0),
     argument(
         "--name",
@@ -83,37 +75,37 @@ def checkpoint_places(words: Iterable[str], store: str) -> list[str]:
     the sweep file, its label or the beginning of its key, as plan and status show them. Raises
     SweepError for a word that means nothing, or several stages.
     """
-    return [_place(word, store) for word in words]
-
-
-def _place(word: str, store: str) -> str:
     from fope_lab.housekeeping.known_stages import find_known_stage
     from fope_lab.model.hub import PREFIX
     from fope_lab.store import Store
 
     place = Store.open(store)
-    if word.startswith(PREFIX) or Path(word).exists():
-        return word
-    try:
-        if place.root.is_dir():
-            return str(find_known_stage(place, word).folder.path)
-        faults = [f"no store at {place}"]
-    except SweepError as error:
-        faults = [f"in the store {place}: {problem.message}" for problem in error.problems]
-    if "/" in word:
-        return word  # what reads it says that there is no such folder
-    told = f"there is no folder {word} here, and "
-    raise SweepError([Problem(("CHECKPOINT",), f"{told}{fault}") for fault in faults])
+
+    def found(word: str) -> str:
+        if word.startswith(PREFIX) or Path(word).exists():
+            return word
+        try:
+            if place.root.is_dir():
+                return str(find_known_stage(place, word).folder.path)
+            faults = [f"no store at {place}"]
+        except SweepError as error:
+            faults = [f"in the store {place}: {problem.message}" for problem in error.problems]
+        if "/" in word:
+            return word  # what reads it says that there is no such folder
+        told = f"there is no folder {word} here, and "
+        raise SweepError([Problem(("CHECKPOINT",), f"{told}{fault}") for fault in faults])
+
+    return [found(word) for word in words]
 
 
 @command(
     "evaluate",
     "evaluate checkpoints without a sweep file",
-    argument("checkpoints", CHECKPOINT, "CHECKPOINT", nargs="+"),
+    argument("checkpoints", shared.CHECKPOINT, "CHECKPOINT", nargs="+"),
     argument(
         "--tasks",
-        "a kind of evaluation, such as passkey, the name of a task, such as hellaswag,"
-        " or 'KIND: {FIELD: VALUE}' as in a sweep; a wrong name lists all",
+        "a kind of evaluation, such as passkey, the name of a task, such as hellaswag, or"
+        " 'KIND: {FIELD: VALUE}' as in a sweep; a wrong name lists all",
         "TASK",
         nargs="+",
         required=True,
@@ -125,16 +117,14 @@ def _place(word: str, store: str) -> str:
         nargs="+",
         type=int,
     ),
-    argument(
+    shared.words(
         "--embedding",
-        "evaluate with this embedding in place of the checkpoint's own, without"
-        " training; it is written as in a sweep, such as '{type: yarn, factor: 4}';"
-        " several are compared, and null is the checkpoint's own",
+        "evaluate with this embedding in place of the checkpoint's own, without training; it is"
+        " written as in a sweep, such as '{type: yarn, factor: 4}'; several are compared, and null"
+        " is the checkpoint's own",
         "EMBEDDING",
-        nargs="+",
-        default=[],
     ),
-    add_json,
+    shared.add_json,
     *ADHOC_ARGUMENTS,
 )
 def evaluate(options: argparse.Namespace) -> int:
@@ -161,7 +151,6 @@ RESULTS = (".npz", ".svg")
 
 
 def _print_analyses(console: Console) -> None:
-    """Print all analyses: what each needs, its options, its paper and what the paper shows."""
     from rich import box
     from rich.table import Table
 
@@ -187,7 +176,7 @@ def _print_analyses(console: Console) -> None:
         "NAME",
         nargs="?",
     ),
-    argument("checkpoints", CHECKPOINT, "CHECKPOINT", nargs="*"),
+    argument("checkpoints", shared.CHECKPOINT, "CHECKPOINT", nargs="*"),
     argument("--corpus", "text that the analysis reads, as in a sweep file", "CORPUS"),
     *ADHOC_ARGUMENTS,
 )
@@ -218,7 +207,7 @@ def analyze(options: argparse.Namespace) -> int:
 @command(
     "export",
     "write a model as a folder for Hugging Face's transformers",
-    argument("checkpoint", CHECKPOINT, "CHECKPOINT"),
+    argument("checkpoint", shared.CHECKPOINT, "CHECKPOINT"),
     argument("directory", "a new or empty folder", "DIR"),
     argument(
         "--to",
@@ -227,8 +216,8 @@ def analyze(options: argparse.Namespace) -> int:
         choices=["fope-lab", "llama", "gpt2"],
         default="fope-lab",
     ),
-    add_plugins,
-    add_store,
+    shared.add_plugins,
+    shared.add_store,
 )
 def export(options: argparse.Namespace) -> int:
     from fope_lab.housekeeping.model_origin import origin_of

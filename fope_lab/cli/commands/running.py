@@ -5,64 +5,51 @@ from __future__ import annotations
 import argparse
 import functools
 
+from fope_lab.cli import shared_options as shared
 from fope_lab.cli.console import make_console, say
-from fope_lab.cli.shared_options import (
-    add_address,
-    add_file,
-    add_files,
-    add_store,
-    add_tracking_uri,
-    argument,
-    command,
-)
+from fope_lab.cli.shared_options import argument, command, flag
 from fope_lab.config.environment import FAILED, OK
 from fope_lab.config.problems import Problem, SweepError
-
-
-def _add_selection(parser: argparse.ArgumentParser) -> None:
-    selection = parser.add_mutually_exclusive_group()
-    selection.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="STAGE",
-        help="run this stage and what it needs, and nothing else; it goes by its name in the sweep"
-        " file, its label or its key; may be repeated",
-    )
-    selection.add_argument(
-        "--retry-failed",
-        action="store_true",
-        help="run only the stages whose last attempt failed, those that wait for them, and what"
-        " all of these need",
-    )
 
 
 @command(
     "run",
     "run every stage that the store does not have yet",
-    add_files,
-    add_store,
-    add_tracking_uri,
-    add_address,
+    shared.add_files,
+    shared.add_store,
+    shared.add_tracking_uri,
+    shared.add_address,
     argument(
         "--device",
         "start nothing if a stage does not fit this GPU of the cluster: a6000, h100, …",
         "NAME",
     ),
-    _add_selection,
+    shared.exclusive(
+        argument(
+            "--only",
+            "run this stage and what it needs, and nothing else; it goes by its name in the sweep"
+            " file, its label or its key; may be repeated",
+            "STAGE",
+            action="append",
+            default=[],
+        ),
+        flag(
+            "--retry-failed",
+            "run only the stages whose last attempt failed, those that wait for them, and what all"
+            " of these need",
+        ),
+    ),
     argument(
         "--redo",
-        "re-run a stage and everything that depends on it, by its name in the sweep"
-        " file, its label or its key; may be repeated; the old output is kept in the"
-        " stage's folder",
+        "re-run a stage and everything that depends on it, by its name in the sweep file, its"
+        " label or its key; may be repeated; the old output is kept in the stage's folder",
         "STAGE",
         action="append",
         default=[],
     ),
-    argument(
+    flag(
         "--redo-stale",
         "re-run every stage whose code has changed since it ran, and everything that depends on it",
-        action="store_true",
     ),
 )
 def run(options: argparse.Namespace) -> int:
@@ -95,7 +82,12 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if failed_or_blocked else OK
 
 
-@command("stop", "end the runs of a sweep on this machine, as Ctrl-C would", add_file, add_store)
+@command(
+    "stop",
+    "end the runs of a sweep on this machine, as Ctrl-C would",
+    shared.add_file,
+    shared.add_store,
+)
 def stop(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.drivers import stop
     from fope_lab.store import Store
@@ -108,7 +100,7 @@ def stop(options: argparse.Namespace) -> int:
 @command(
     "submit",
     "run a sweep on a Ray cluster, as a Ray job",
-    add_file,
+    shared.add_file,
     argument(
         "--address",
         "address of the cluster's dashboard, such as http://HEAD:8265",
@@ -117,7 +109,7 @@ def stop(options: argparse.Namespace) -> int:
     ),
     argument("--store", "the store, by its path on the cluster", "DIR"),
     argument("--tracking-uri", "MLflow, as the cluster reaches it", "URI"),
-    argument("--no-wait", "return at once instead of following the log", action="store_true"),
+    flag("--no-wait", "return at once instead of following the log"),
 )
 def submit(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.submit import submit

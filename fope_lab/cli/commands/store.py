@@ -6,16 +6,9 @@ import argparse
 import sys
 import time
 
+from fope_lab.cli import shared_options as shared
 from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, say
-from fope_lab.cli.shared_options import (
-    TABLE_WIDTH,
-    Command,
-    add_json,
-    add_stage,
-    add_store,
-    argument,
-    command,
-)
+from fope_lab.cli.shared_options import command, flag
 from fope_lab.config.environment import FAILED, OK
 from fope_lab.config.problems import counted
 
@@ -23,9 +16,9 @@ from fope_lab.config.problems import counted
 @command(
     "list",
     "list the stages of a store with their states, sizes and ages, largest first",
-    add_store,
-    add_json,
-    epilog=TABLE_WIDTH,
+    shared.add_store,
+    shared.add_json,
+    epilog=shared.TABLE_WIDTH,
 )
 def list_stages(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.store import contents_json, print_contents
@@ -45,8 +38,8 @@ def list_stages(options: argparse.Namespace) -> int:
 @command(
     "show",
     "show a stage: its configuration, attempts, parents, children and files",
-    add_stage,
-    add_store,
+    shared.add_stage,
+    shared.add_store,
 )
 def show(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.store import stage_page
@@ -61,12 +54,11 @@ def show(options: argparse.Namespace) -> int:
 @command(
     "verify",
     "read every file that counts in a store and name the damaged ones",
-    add_store,
-    argument(
+    shared.add_store,
+    flag(
         "--repair",
         "move the output of finished stages with damaged checkpoints away, so that the"
         " next run repeats them; a run finds other damage by itself",
-        action="store_true",
     ),
 )
 def verify(options: argparse.Namespace) -> int:
@@ -99,8 +91,8 @@ def verify(options: argparse.Namespace) -> int:
 @command(
     "prune",
     "remove stages that no recorded sweep has, and what killed and repeated attempts left",
-    add_store,
-    argument("--yes", "remove what is listed without asking", action="store_true"),
+    shared.add_store,
+    flag("--yes", "remove what is listed without asking"),
 )
 def prune(options: argparse.Namespace) -> int:
     from fope_lab.housekeeping.contents import size_text
@@ -131,4 +123,6 @@ def prune(options: argparse.Namespace) -> int:
 
 
 ACTIONS = (list_stages, show, verify, prune)
-COMMANDS = (Command("store", "list, show, check and remove what a store holds", actions=ACTIONS),)
+COMMANDS = (
+    shared.Command("store", "list, show, check and remove what a store holds", actions=ACTIONS),
+)

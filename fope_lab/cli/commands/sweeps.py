@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Container, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fope_lab.cli.console import (
-    WHOLE_ROWS,
-    make_console,
-    print_json,
-    print_machine_notes,
-    print_notes,
-)
-from fope_lab.cli.shared_options import (
-    TABLE_WIDTH,
-    add_files,
-    add_json,
-    add_store,
-    argument,
-    command,
-    number,
-    whole_number,
-)
-from fope_lab.config.environment import OK
+from fope_lab.cli import shared_options as shared
+from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_notes, say
+from fope_lab.cli.shared_options import argument, command, flag
+from fope_lab.config.environment import OK, default_address
 from fope_lab.config.problems import counted
 from fope_lab.no_collections import no_collections
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fope_lab.sweep import Sweep
 
 
 @command(
     "new",
     "write a sweep file for your own text, ready to run",
     argument("file", "the file to write; it must not exist yet", "NAME.yaml"),
-    argument(
+    shared.words(
         "--text",
-        "text files or a quoted pattern, such as 'books/*.txt' (default: the"
-        " documentation of Python)",
+        "text files or a quoted pattern, such as 'books/*.txt' (default: the documentation of"
+        " Python)",
         "GLOB",
-        nargs="+",
-        default=[],
     ),
 )
 def new(options: argparse.Namespace) -> int:
@@ -45,28 +36,42 @@ def new(options: argparse.Namespace) -> int:
 
     path = Path(options.file)
     sweep = write_new_sweep(path, options.text)
-    number = counted(len(sweep.stages))
-    print(f"{path}: {sweep.name}, {number}; run it with `fope-lab run {path}`")
+    print(f"{path}: {sweep.name}, {counted(len(sweep.stages))}; run it with `fope-lab run {path}`")
     return OK
 
 
-@command("validate", "check sweep files without starting anything", add_files)
+@command("validate", "check sweep files without starting anything", shared.add_files)
 def validate(options: argparse.Namespace) -> int:
     from fope_lab.sweep.load import load_sweeps
 
     sweeps = load_sweeps(options.files)
     for sweep in sweeps:
         print(f"{sweep.path}: {sweep.name}, {counted(len(sweep.stages))}")
-    print_machine_notes(sweeps, make_console(stderr=True))
+    _print_machine_notes(sweeps, make_console(stderr=True))
     return OK
+
+
+def _print_machine_notes(
+    sweeps: Sequence[Sweep], console: Console, done: Container[str] = ()
+) -> None:
+    """Print what stages that are not `done` need and this machine lacks, unless RAY_ADDRESS names a
+    cluster."""
+    from fope_lab.planning.memory_fit import ELSEWHERE, machine_note
+
+    if default_address() != "local":
+        return
+    left = ([stage for stage in sweep.stages if stage.key not in done] for sweep in sweeps)
+    notes = filter(None, map(machine_note, sweeps, left))
+    if found := list(notes):
+        say(console, *found, ELSEWHERE, style="yellow")
 
 
 @command(
     "plan",
     "preview a run: stages, cost, memory and time",
-    add_files,
-    add_store,
-    add_json,
+    shared.add_files,
+    shared.add_store,
+    shared.add_json,
     argument(
         "--device",
         "estimate stages with GPUs for this device, and refuse those that do not fit"
@@ -77,23 +82,16 @@ def validate(options: argparse.Namespace) -> int:
         "--price",
         "price of one GPU for one hour",
         "DOLLARS",
-        type=number(0, noun="a number of dollars"),
+        type=shared.number(0, noun="a number of dollars"),
     ),
-    argument(
-        "--gpus",
-        "GPUs in total (default: as many as a stage needs)",
-        "N",
-        type=whole_number(1),
-    ),
-    argument(
+    shared.count("--gpus", "GPUs in total (default: as many as a stage needs)"),
+    shared.count(
         "--cpus",
-        "CPU cores in total "
-        "(default: this machine's; with a GPU as --device, as many as a stage needs)",
-        "N",
-        type=whole_number(1),
+        "CPU cores in total (default: this machine's; with a GPU as --device, as many as a stage"
+        " needs)",
     ),
-    argument("--all", "show every stage on its own line", action="store_true"),
-    epilog=TABLE_WIDTH,
+    flag("--all", "show every stage on its own line"),
+    epilog=shared.TABLE_WIDTH,
 )
 @no_collections()
 def plan(options: argparse.Namespace) -> int:
@@ -123,7 +121,7 @@ def plan(options: argparse.Namespace) -> int:
     print_notes(sweeps, store, console)
     if options.device is None and options.gpus is None and options.cpus is None:
         done = {key for key, state in estimate.states.items() if state.is_done}
-        print_machine_notes(sweeps, console, done)
+        _print_machine_notes(sweeps, console, done)
     estimate.require_fit()
     return OK
 

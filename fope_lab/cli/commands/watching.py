@@ -1,21 +1,13 @@
-"""`fope-lab status`, `logs`, `sync` and `ui`: see what the stages of a store do and did."""
+"""`fope-lab status`, `logs`, `sync`, `ui` and `report`: see what stages do, did and measured."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+from fope_lab.cli import shared_options as shared
 from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_notes, say
-from fope_lab.cli.shared_options import (
-    TABLE_WIDTH,
-    add_files,
-    add_json,
-    add_stage,
-    add_store,
-    add_tracking_uri,
-    argument,
-    command,
-    whole_number,
-)
+from fope_lab.cli.shared_options import argument, command, flag
 from fope_lab.config.environment import FAILED, OK
 from fope_lab.config.problems import Problem, SweepError
 
@@ -23,15 +15,11 @@ from fope_lab.config.problems import Problem, SweepError
 @command(
     "status",
     "show the progress of sweeps, and whether something is running them",
-    add_files,
-    add_store,
-    add_json,
-    argument(
-        "--watch",
-        "keep showing the progress until nothing runs the sweeps",
-        action="store_true",
-    ),
-    epilog=TABLE_WIDTH,
+    shared.add_files,
+    shared.add_store,
+    shared.add_json,
+    flag("--watch", "keep showing the progress until nothing runs the sweeps"),
+    epilog=shared.TABLE_WIDTH,
 )
 def status(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.status import states_table, status_json
@@ -75,14 +63,10 @@ def status(options: argparse.Namespace) -> int:
 @command(
     "logs",
     "print the log of a stage's latest attempt",
-    add_stage,
-    add_store,
-    argument(
-        "--follow",
-        "keep printing new lines until no process works on the stage",
-        action="store_true",
-    ),
-    argument("--all", "print the logs of all attempts, oldest first", action="store_true"),
+    shared.add_stage,
+    shared.add_store,
+    flag("--follow", "keep printing new lines until no process works on the stage"),
+    flag("--all", "print the logs of all attempts, oldest first"),
 )
 def logs(options: argparse.Namespace) -> int:
     from fope_lab.housekeeping.known_stages import find_known_stage
@@ -101,7 +85,9 @@ def logs(options: argparse.Namespace) -> int:
     return OK
 
 
-@command("sync", "bring MLflow up to date with the store", add_store, add_tracking_uri)
+@command(
+    "sync", "bring MLflow up to date with the store", shared.add_store, shared.add_tracking_uri
+)
 def sync(options: argparse.Namespace) -> int:
     from fope_lab.store import Store
     from fope_lab.tracking import Tracker, sync
@@ -113,7 +99,7 @@ def sync(options: argparse.Namespace) -> int:
         if tracker.replaced:
             print(tracker.replaced)
     print(f"up to date: {', '.join(names) or 'nothing has run yet'}")
-    if missing := tracker.without_report():
+    if missing := [name for name in tracker.sweeps() if not tracker.has_report(name)]:
         print(f"without a report, which `fope-lab run` makes at its end: {', '.join(missing)}")
     return OK
 
@@ -121,15 +107,9 @@ def sync(options: argparse.Namespace) -> int:
 @command(
     "ui",
     "browse a store's runs in MLflow",
-    add_store,
+    shared.add_store,
     argument("--host", "address to listen on (default: 127.0.0.1)", default="127.0.0.1"),
-    argument(
-        "--port",
-        "port to listen on (default: 5000)",
-        "N",
-        type=whole_number(1, 65535),
-        default=5000,
-    ),
+    shared.count("--port", "port to listen on (default: 5000)", last=65535, default=5000),
 )
 def ui(options: argparse.Namespace) -> int:
     from fope_lab.store import Store
@@ -138,4 +118,54 @@ def ui(options: argparse.Namespace) -> int:
     return serve(Store.existing(options.store).root, options.host, options.port)
 
 
-COMMANDS = (status, logs, sync, ui)
+@command(
+    "report",
+    "show a sweep's results so far",
+    shared.add_file,
+    shared.add_store,
+    shared.add_tracking_uri,
+    shared.exclusive(
+        shared.add_json,
+        flag("--markdown", "print the whole report as Markdown"),
+        flag("--latex", "print every table and the claims as LaTeX, with the rules of booktabs"),
+        argument(
+            "--figures",
+            "write every figure into a folder, as SVG and as PDF, and print the files' names",
+            "DIR",
+        ),
+    ),
+)
+def report(options: argparse.Namespace) -> int:
+    """Print the report; in its default form, write its files into the store too."""
+    from fope_lab.orchestration.sweep_report import keep_report, report_of_sweep
+    from fope_lab.report.files import write_figures
+    from fope_lab.report.render.json import render_json
+    from fope_lab.report.render.latex import render_latex
+    from fope_lab.report.render.markdown import render_markdown
+    from fope_lab.report.render.terminal import print_report
+    from fope_lab.store import Store
+    from fope_lab.sweep.load import load_single_sweep
+
+    sweep = load_single_sweep(options.file, Store.open(options.store))
+    store = Store.existing(options.store)
+    found = report_of_sweep(sweep, store, options.tracking_uri)
+    for_a_file = options.json or options.markdown or options.latex or options.figures is not None
+    print_notes([sweep], store, make_console(stderr=for_a_file))
+    if options.json:
+        print(render_json(found))
+    elif options.markdown:
+        print(render_markdown(found), end="")
+    elif options.latex:
+        print(render_latex(found), end="")
+    elif options.figures is not None:
+        print(*write_figures(found, Path(options.figures)), sep="\n")
+    else:
+        print_report(found, console := make_console())
+        try:
+            say(console, f"report: {keep_report(found, store)}")
+        except OSError as error:
+            say(console, f"report: not written, the store is read-only ({error})")
+    return OK
+
+
+COMMANDS = (status, logs, sync, ui, report)

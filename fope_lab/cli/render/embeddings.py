@@ -49,9 +49,9 @@ def markdown(rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, 
 
 
 def _catalogue_cells(row: InspectionRow) -> tuple[str, ...]:
-    one = row.description
-    needs = ", ".join(one.open) or NOTHING
-    return one.name, in_words(one.composition), _learned(row.inspection), needs, one.source
+    of = row.description
+    needs = ", ".join(of.open) or NOTHING
+    return of.name, in_words(of.composition), _learned(row.inspection), needs, of.source
 
 
 def _learned(inspection: Inspection | None) -> str:
@@ -133,9 +133,10 @@ def print_inspections(
     names: dict[tuple[PairRotation, ...], list[str]] = {}  # several may share their frequencies
     for row in rows:
         table.add_row(*map(Text, _inspection_cells(row)))
-        inspection = row.inspection
-        for length, turns in inspection.turns.items() if inspection else ():
-            at = f" at {length:,} tokens" if inspection and inspection.follows_length else ""
+        if row.inspection is None:
+            continue
+        for length, turns in row.inspection.turns.items():
+            at = f" at {length:,} tokens" if row.inspection.follows_length else ""
             names.setdefault(turns, []).append(f"{row.description.name}{at}")
     console.print(table)
     if names:

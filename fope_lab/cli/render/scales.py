@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fope_lab.model.config import SCALES, ModelConfig, flops_per_token, parameters
+from fope_lab.model.config import SCALES, flops_per_token, parameters
 from fope_lab.model.memory import reading_memory, training_memory
 
 GIB = 2**30
@@ -28,25 +28,25 @@ def scale_rows(sizes: Mapping[str, Any], *, checkpointing: bool) -> list[dict[st
 
     `sizes` has the step's batch, length and precision.
     """
-    return [{"scale": name, **_row(of, sizes, checkpointing)} for name, of in SCALES.items()]
-
-
-def _row(config: ModelConfig, sizes: Mapping[str, Any], checkpointing: bool) -> dict[str, Any]:
-    size = parameters(config)
-    training = training_memory(config, **sizes, gradient_checkpointing=checkpointing)
-    tokens, length = sizes["batch"] * sizes["length"], sizes["length"]
-    return {
-        **{name: getattr(config, name) for name in SIZES},
-        "body": size.body,
-        "head": size.head,
-        "named": size.body + size.head,
-        "embedding": size.embedding,
-        "total": size.total,
-        "flops": tokens * flops_per_token(config, length),
-        "memory": training.peak,
-        "activations": training.activations,
-        "memory_reading": reading_memory(config, **sizes).peak,
-    }
+    rows, tokens = [], sizes["batch"] * sizes["length"]
+    for name, config in SCALES.items():
+        size = parameters(config)
+        training = training_memory(config, **sizes, gradient_checkpointing=checkpointing)
+        row = {
+            "scale": name,
+            **{field: getattr(config, field) for field in SIZES},
+            "body": size.body,
+            "head": size.head,
+            "named": size.body + size.head,
+            "embedding": size.embedding,
+            "total": size.total,
+            "flops": tokens * flops_per_token(config, sizes["length"]),
+            "memory": training.peak,
+            "activations": training.activations,
+            "memory_reading": reading_memory(config, **sizes).peak,
+        }
+        rows.append(row)
+    return rows
 
 
 def print_scales(

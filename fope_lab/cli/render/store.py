@@ -13,17 +13,11 @@ from rich.text import Text
 
 from fope_lab.cli.console import say
 from fope_lab.config.problems import counted
-from fope_lab.housekeeping.contents import (
-    StoredStage,
-    files_with_sizes,
-    made_with,
-    moment,
-    size_text,
-    span,
-    state_since,
-)
+from fope_lab.housekeeping import contents
+from fope_lab.housekeeping.contents import StoredStage, moment, size_text, span, state_since
 from fope_lab.housekeeping.known_stages import KnownStage, known_stages, parents_of, references
 from fope_lab.orchestration.progress import STYLES
+from fope_lab.provenance.checkout import Checkout
 from fope_lab.stages.labels import ABSENT
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.attempts import AttemptRecord, attempt_seconds, over_attempts
@@ -153,12 +147,19 @@ def _attempt(attempt: AttemptRecord, seconds: float) -> str:
         text += f"  {attempt.ending} after {span(seconds)}"
     if lines := str(end.get("error") or "").strip().splitlines():
         text += f": {lines[0]}"
-    return "; ".join([text, *made_with(attempt)])
+    made_by = details.get("made_by") or {}
+    words = {
+        "on": details.get("host"),
+        "device": made_by.get("device"),
+        "commit": Checkout.recorded(made_by),
+        "driver": attempt.owner,
+    }
+    return "; ".join([text, *(f"{name} {value}" for name, value in words.items() if value)])
 
 
 def _files(folder: StageFolder) -> Iterator[str]:
     """The largest files, by their paths from the folder, and the sums of the others and of all."""
-    files = [*files_with_sizes(folder.path)] if folder.path.is_dir() else []
+    files = [*contents.files_with_sizes(folder.path)] if folder.path.is_dir() else []
     files.sort(key=lambda file: (-file[1], file[0]))
     for path, size in files[:MOST_FILES]:
         yield f"{size_text(size):>8}  {path.relative_to(folder.path)}"
