@@ -31,7 +31,8 @@ def processor() -> str:
     parts = [f"{word} {fields[name]}" for word, name in IDENTITY.items() if name in fields]
     if instruction := bfloat16_instruction():
         parts.append(instruction)
-    return f"{_name()} ({', '.join(parts)})" if parts else _name()
+    name = fields.get("model name") or platform.machine()  # some systems have no model's name
+    return f"{name} ({', '.join(parts)})" if parts else name
 
 
 def bfloat16_instruction() -> str | None:
@@ -58,11 +59,6 @@ def choose_device(gpus: float) -> torch.device:
             why = f"torch {torch.__version__} is built for CPUs"
         raise RuntimeError(f"the stage's resources ask for {gpus:g} GPU, but {why}")
     return torch.device("cuda")
-
-
-def _name() -> str:
-    """The model's name; that of the architecture, such as "aarch64", where the system has none."""
-    return _fields().get("model name") or platform.machine()
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -62,7 +63,10 @@ def changed_files(recorded: Mapping[str, SourceFile]) -> list[str]:
     today = {name: plugins.get(name, ROOT / name) for name in recorded}
     suspects = [name for name in recorded if _bytes_digest(today[name]) != recorded[name].bytes]
     other = [name for name in suspects if _code_digest(today[name]) != recorded[name].code]
-    codes = {*_codes_of_checkout(), *map(_code_digest, plugins.values())} if other else set()
+    if not other:
+        return []
+    rooms = (ROOT.joinpath(*room.split(".")).rglob("*.py") for room in ROOMS)
+    codes = set(map(_code_digest, itertools.chain(*rooms, plugins.values())))
     return [name for name in other if recorded[name].code not in codes]
 
 
@@ -131,12 +135,9 @@ def _closure(modules: Iterable[str]) -> dict[str, Path]:
         found[name] = path
         package = module if path.name == INIT else module.rpartition(".")[0]
         imported = _imported_names(path.read_text(encoding="utf-8"), package)
-        pending += filter(_decides, imported)
+        carried = (m for m in imported if _is_ours(m) or plugin_of(m) is not None)
+        pending += (m for m in carried if m not in NOT_FOLLOWED)
     return found
-
-
-def _decides(module: str) -> bool:
-    return (_is_ours(module) or plugin_of(module) is not None) and module not in NOT_FOLLOWED
 
 
 @functools.cache
@@ -178,14 +179,6 @@ def _bytes_digest(path: Path) -> str | None:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGITS]
     except OSError:
         return None
-
-
-def _codes_of_checkout() -> Iterator[str]:
-    """The digest of every file of ROOMS."""
-    for room in ROOMS:
-        for path in sorted(ROOT.joinpath(*room.split(".")).rglob("*.py")):
-            if (code := _code_digest(path)) is not None:
-                yield code
 
 
 def _plugin_files() -> Iterator[tuple[str, Path]]:
