@@ -19,8 +19,8 @@ class _Check(ABC):
     """An annotation that pydantic calls with the value, once the value has the annotated type."""
 
     @abstractmethod
-    def check(self, value: Any) -> None:
-        """Raise ConfigError if the value is wrong."""
+    def check(self, value: Any) -> Any:
+        """Return the value. Raises ConfigError if it is wrong."""
 
     def schema(self) -> dict[str, Any]:
         return {}
@@ -28,11 +28,7 @@ class _Check(ABC):
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema
 
-        def checked(value: Any) -> Any:
-            self.check(value)
-            return value
-
-        return core_schema.no_info_after_validator_function(checked, handler(source))
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         return {**handler(schema), **self.schema()}
@@ -49,11 +45,12 @@ class KnownName(_Check):
     names: Callable[[], Iterable[str]]
     listed: tuple[str, ...] | None = None
 
-    def check(self, value: str) -> None:
+    def check(self, value: str) -> str:
         names = tuple(self.names())
         if value not in names:
             problem = unknown_name((), self.noun, value, names)
             raise ConfigError(dataclasses.replace(problem, allowed=self.listed or names))
+        return value
 
     def schema(self) -> dict[str, Any]:
         return {"enum": list(self.names())}
@@ -66,9 +63,10 @@ class Pattern(_Check):
     expression: str
     words: str
 
-    def check(self, value: str) -> None:
+    def check(self, value: str) -> str:
         if not re.fullmatch(self.expression, value):
             raise ConfigError(Problem((), f"found {shown(value)}", self.words))
+        return value
 
     def schema(self) -> dict[str, Any]:
         return {"pattern": f"^{self.expression}$"}
@@ -78,25 +76,21 @@ class Pattern(_Check):
 class EachOnce(_Check):
     """The list must name no value twice."""
 
-    def check(self, value: Sequence[Any]) -> None:
-        seen: set[Any] = set()
-        repeated = []
-        for i, item in enumerate(value):
-            if item in seen:
-                repeated.append(Problem((i,), f"names {item} twice"))
-            seen.add(item)
+    def check(self, value: Sequence[Any]) -> Sequence[Any]:
+        first: dict[Any, int] = {}
+        places = [first.setdefault(item, i) for i, item in enumerate(value)]
+        repeated = [i for i, place in enumerate(places) if place != i]
         if repeated:
-            raise ConfigError(repeated)
+            raise ConfigError(Problem((i,), f"names {value[i]} twice") for i in repeated)
+        return value
 
 
 @dataclass(frozen=True)
 class Parsed:
     """The value is `parse(VALUE, BASE)`, whatever the annotated type; relative paths start from
-    BASE. `parse` raises ConfigError for a wrong value.
-
-    `schema` returns the JSON Schema of what `parse` takes; `noun` says what a list of such values
-    is a list of, such as "sources". Equal values are parsed once for a whole grid and shared.
-    """
+    BASE. `parse` raises ConfigError for a wrong value. `schema` returns the JSON Schema of what
+    `parse` takes; `noun` says what a list of such values is a list of, such as "sources". Equal
+    values are parsed once for a whole grid and shared."""
 
     parse: Callable[[Any, Path], Any]
     schema: Callable[[], dict[str, Any]]

@@ -6,6 +6,7 @@ an extra: `pip install 'fope-lab[all]'`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 from collections.abc import Iterable
@@ -51,17 +52,14 @@ def missing_packages(what: str, names: Iterable[str]) -> str:
     extras = list(dict.fromkeys(EXTRA_OF[name] for name in missing))
     are = "is" if len(missing) == 1 else "are"
     only = "" if len(extras) == 3 else f", or for this alone 'fope-lab[{','.join(extras)}]'"
-    return (
-        f"{what} needs {', '.join(missing)}, which {are} not installed: "
-        f"pip install 'fope-lab[all]'{only}"
-    )
+    needs = f"{what} needs {', '.join(missing)}, which {are} not installed"
+    return f"{needs}: pip install 'fope-lab[all]'{only}"
 
 
 def _is_installed(name: str) -> bool:
-    try:
+    with contextlib.suppress(ModuleNotFoundError):
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+    return False
 
 
 def default_store() -> str:

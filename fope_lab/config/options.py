@@ -147,14 +147,11 @@ class Entry(Generic[T]):
     def read(
         self, given: Mapping[str, Any], base: Path | None = None, cache: Cache | None = None
     ) -> T:
-        """The value that the given options make; relative paths start from `base`.
-
-        `cache` has the values that other packages parsed before. Raises ConfigError with every
-        problem, and for whatever `make` refuses with a ValueError.
-        """
-        values = self.values(given, base, cache)
+        """The value that the given options make; relative paths start from `base`. `cache` has the
+        values that other packages parsed before. Raises ConfigError with every problem, and for
+        whatever `make` refuses with a ValueError."""
         try:
-            made = self.make(**values)
+            made = self.make(**self.values(given, base, cache))
         except ConfigError:
             raise
         except ValueError as error:  # options that do not go together
@@ -200,10 +197,10 @@ class Entry(Generic[T]):
         for name, option in self.options.items():
             properties[name] = option.json_schema()
             default = option.default
-            if not (option.required or default is None or dataclasses.is_dataclass(default)):
-                properties[name]["default"] = (
-                    list(default) if isinstance(default, tuple) else default
-                )
+            if isinstance(default, tuple):
+                properties[name]["default"] = list(default)
+            elif not (option.required or default is None or dataclasses.is_dataclass(default)):
+                properties[name]["default"] = default
         return {
             "type": "object",
             "description": self.description,
@@ -320,18 +317,15 @@ class Registry(Generic[T]):
             needs = f"the {self.noun}'s name or a mapping with its {self.key}"
             raise ConfigError(Problem((), f"found {shown(value)}", needs))
         options = {str(option): item for option, item in value.items()}
+        allowed, needs = tuple(sorted(self.all_names())), f"the {self.noun}'s name"
         if self.key not in options:
             for option, name in self.shorthands.items():
                 if option in options:
                     return name, options
-            raise ConfigError(
-                missing((self.key,), f"the {self.noun}'s name", sorted(self.all_names()))
-            )
+            raise ConfigError(missing((self.key,), needs, allowed))
         name = options.pop(self.key)
         if not isinstance(name, str):
-            fault, needs = f"found {shown(name)}", f"the {self.noun}'s name"
-            allowed = tuple(sorted(self.all_names()))
-            raise ConfigError(Problem((self.key,), fault, needs, allowed=allowed))
+            raise ConfigError(Problem((self.key,), f"found {shown(name)}", needs, allowed=allowed))
         return self._known(name, (self.key,)), options
 
     def _known(self, name: str, at: FieldPath) -> str:

@@ -55,9 +55,7 @@ PREFIX = "plugin_"
 @dataclass(frozen=True)
 class Plugin:
     """A plug-in that was imported: its module, and its file, or the `__init__.py` of its folder.
-
-    `by_path`: only the file leads to the module; `installed`: an installed package names it.
-    """
+    `by_path`: only the file leads to the module; `installed`: an installed package names it."""
 
     module: str
     file: Path
@@ -99,10 +97,8 @@ def load_plugins(
 
 
 def load_installed() -> None:
-    """Import the modules that installed packages name in GROUP, after all modules of ours.
-
-    Raises UserError for one that can't be used.
-    """
+    """Import the modules that installed packages name in GROUP, after all modules of ours. Raises
+    UserError for one that can't be used."""
     if GROUP in _begun:
         return
     _begun.add(GROUP)
@@ -170,13 +166,16 @@ def _unpacked(plugins: Sequence[Plugin], value: bytes) -> Any:
 
 
 def _load(name: str, base: Path) -> None:
+    files = {plugin.file for plugin in _loaded.values()}
     if not (name.endswith(".py") or name.startswith((".", "~")) or "/" in name):
         origin = _origin(name)
         if origin is None:
+            names = {*_loaded, *(module.name for module in pkgutil.iter_modules())}
+            alike = sorted(each for each in names if each[:1] == name[:1])  # the first is right
             here = (base / f"{name}.py").is_file()
-            nearest = f"./{name}.py" if here else nearest_name(name, _importable(name))
+            nearest = f"./{name}.py" if here else nearest_name(name, alike)
             raise ConfigError(Problem((), f"{name} is not installed", nearest=nearest))
-        if not _is_loaded(origin):
+        if origin not in files:
             _import(name)
         return
     file = (base / os.path.expanduser(name)).resolve()
@@ -188,15 +187,12 @@ def _load(name: str, base: Path) -> None:
         known = [os.path.relpath(path, base) for path in sorted(file.parent.glob("*.py"))]
         near = nearest_name(os.path.normpath(name), known)
         raise ConfigError(Problem((), f"{name} is not there", nearest=near and f"./{near}"))
-    if not _is_loaded(file):
-        if (module := _name_in_package(file)) is not None:
-            _import(module)
-        else:
-            _import_file(_free_name(file), file)
-
-
-def _is_loaded(file: Path) -> bool:
-    return any(plugin.file == file for plugin in _loaded.values())
+    if file in files:
+        return
+    if (module := _name_in_package(file)) is not None:
+        _import(module)
+    else:
+        _import_file(_free_name(file), file)
 
 
 def _origin(module: str) -> Path | None:
@@ -213,9 +209,8 @@ def _name_in_package(file: Path) -> str | None:
         parts.insert(0, folder.name)
         folder = folder.parent
     packaged = len(parts) > 1 or file.name == INIT
-    if packaged and _origin(parts[0]) == folder / parts[0] / INIT:
-        return ".".join(parts)
-    return None
+    found = packaged and _origin(parts[0]) == folder / parts[0] / INIT
+    return ".".join(parts) if found else None
 
 
 def _free_name(file: Path) -> str:
@@ -223,11 +218,6 @@ def _free_name(file: Path) -> str:
     name = PREFIX + "".join(c if c.isalnum() else "_" for c in stem)
     more = (f"{name}_{number}" for number in itertools.count(2))
     return next(each for each in itertools.chain([name], more) if each not in sys.modules)
-
-
-def _importable(name: str) -> list[str]:
-    names = {*_loaded, *(module.name for module in pkgutil.iter_modules())}
-    return sorted(each for each in names if each[:1] == name[:1])  # the first letter is right
 
 
 class _FromSource(SourceFileLoader):
@@ -253,8 +243,7 @@ def _import_file(name: str, file: Path) -> None:
         name, file, loader=loader, submodule_search_locations=inside
     )
     assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
     try:
         with _registering(plugin.name):
             loader.exec_module(module)

@@ -69,7 +69,8 @@ def _problems(detail: ErrorDetails, annotation: Any) -> Iterator[Problem]:
     elif kind == "missing":  # an item of a list of fixed length
         yield missing(path)
     elif kind == "literal_error":
-        names = [str(name) for name in _literals(expected)]
+        literals = (m for m in _members(expected) if typing.get_origin(m) is Literal)
+        names = [str(name) for literal in literals for name in typing.get_args(literal)]
         found = unknown_name(path, "name", detail["input"], names)
         yield dataclasses.replace(found, fault=f"found {shown(detail['input'])}")
     else:
@@ -82,7 +83,7 @@ def _problems(detail: ErrorDetails, annotation: Any) -> Iterator[Problem]:
 
 def _of_what(annotation: Any) -> str:
     items = [item for list_type in _members(annotation) for item in _inside(list_type, 0)]
-    nouns = [getattr(each, "noun", "") for item in items for each in typing.get_args(item)[1:]]
+    nouns = (getattr(each, "noun", "") for item in items for each in typing.get_args(item)[1:])
     return "".join(f" of {noun}" for noun in nouns if noun)
 
 
@@ -125,8 +126,3 @@ def _inside(kind: Any, part: str | int) -> Iterator[Any]:
             yield arguments[0]
     elif origin is dict:
         yield arguments[1]
-
-
-def _literals(annotation: Any) -> list[Any]:
-    members = _members(annotation)
-    return [v for m in members if typing.get_origin(m) is Literal for v in typing.get_args(m)]

@@ -13,7 +13,6 @@ SUFFIX = ".yaml"
 _PACKAGE = Path(__file__).parents[1]
 _PLACES = (_PACKAGE / "shipped_sweeps", _PACKAGE.parent / "sweeps")
 """The folder in an installed wheel, and in a clone."""
-_FOLDER = "sweeps"
 
 
 def shipped_folder() -> Path:
@@ -30,34 +29,25 @@ def shipped_names() -> list[str]:
 def sweep_path(word: str | Path) -> Path:
     """Return the sweep file, or the folder of sweep files, that a word of the user means.
 
-    That is the file or folder of that name, else with `.yaml`, else the shipped sweep of that name,
-    also written as its path in a clone. Another absolute path is left to what reads it. Raises
-    SweepError, with the nearest name, for any other word.
+    That is the file or folder of that name, else with `.yaml`, else the shipped sweep, also by its
+    path in a clone. Another absolute path is left to what reads it. Raises SweepError, with the
+    nearest name, for any other word.
     """
     path = Path(word)
     if path.exists() or path.is_absolute() or not path.name:
         return path
     if (file := path.with_name(f"{path.name}{SUFFIX}")).exists():
         return file
-    name = path.as_posix().removeprefix(f"{_FOLDER}/").removesuffix(SUFFIX)
+    name = path.as_posix().removeprefix("sweeps/").removesuffix(SUFFIX)
     shipped, root = shipped_names(), shipped_folder()
     if name in shipped:
         file = root / f"{name}{SUFFIX}"
         return file if file.exists() else root / name
     files = sorted(file.name for file in path.parent.glob("*.y*ml"))
-    raise SweepError(
-        Problem(
-            (),
-            "is not there, and no sweep of this name comes with fope-lab",
-            nearest=nearest_name(path.name, files) or _nearest_shipped(name, shipped),
-            allowed=None if path.suffix else first_names(shipped),
-            file=path,
-        )
-    )
-
-
-def _nearest_shipped(name: str, shipped: list[str]) -> str | None:
-    """Also where the folder was left out: fope-table2 → mini/fope-table2."""
-    by_end = {full.rpartition("/")[2]: full for full in reversed(shipped)}
-    end = nearest_name(name, by_end)
-    return nearest_name(name, shipped) or (None if end is None else by_end[end])
+    nearest = nearest_name(path.name, files) or nearest_name(name, shipped)
+    if nearest is None:  # the folder may be left out: fope-table2 → mini/fope-table2
+        by_end = {full.rpartition("/")[2]: full for full in reversed(shipped)}
+        nearest = by_end.get(nearest_name(name, by_end) or "")
+    fault = "is not there, and no sweep of this name comes with fope-lab"
+    allowed = None if path.suffix else first_names(shipped)
+    raise SweepError(Problem((), fault, nearest=nearest, allowed=allowed, file=path))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -74,11 +73,9 @@ for _name, _pattern in _SCALARS.items():
 
 
 class Document:
-    """A parsed YAML file: `.value`, and `.line(path)` for any field path in it.
-
-    If `text` is given, it is parsed instead of the file. `problems` are keys given twice, of which
-    the first counts. Raises SweepError if the file is not YAML, or holds what a sweep file can't.
-    """
+    """A parsed YAML file: `.value`, and `.line(path)` for any field path in it. If `text` is given,
+    it is parsed instead of the file. `problems` are keys given twice, of which the first counts.
+    Raises SweepError if the file is not YAML, or holds what a sweep file can't."""
 
     def __init__(self, path: Path, text: str | None = None) -> None:
         self.path = path
@@ -186,20 +183,17 @@ class Document:
             else:
                 given[key] = value_node, line
         if "<<" in given:
-            for merged in self._merged(given.pop("<<")[0], path):
-                result |= merged
+            merged = given.pop("<<")[0]
+            several = merged.value if isinstance(merged, yaml.SequenceNode) else [merged]
+            for one in reversed(several):  # the first wins
+                if isinstance(one, yaml.MappingNode):
+                    result |= self._construct(one, path)
+                else:
+                    self._refuse(merged, (*path, "<<"), "merges what is no mapping")
         for key, (value_node, line) in given.items():
             self._lines[(*path, key)] = line
             result[key] = self._construct(value_node, (*path, key))
         return result
-
-    def _merged(self, node: yaml.Node, path: FieldPath) -> Iterator[dict[str, Any]]:
-        """From the last one to the first, which wins."""
-        for one in reversed(node.value) if isinstance(node, yaml.SequenceNode) else [node]:
-            if isinstance(one, yaml.MappingNode):
-                yield self._construct(one, path)
-            else:
-                self._refuse(node, (*path, "<<"), "merges what is no mapping")
 
     def _scalar(self, node: yaml.Node, path: FieldPath) -> Any:
         text = self._text(node, path)

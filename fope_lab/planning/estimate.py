@@ -1,8 +1,4 @@
-"""What several sweeps cost together: each stage once, with time, GPU-hours and money.
-
-Equal stages are one, within a file and between files. What sweeps request counts a stage for each
-value of its axes and each seed, and stages of other files and prepared data once.
-"""
+"""What several sweeps cost together: each stage once, with time, GPU-hours and money."""
 
 from __future__ import annotations
 
@@ -55,12 +51,10 @@ SAVED = ("tokens", "flops", "seconds", "gpu_hours", "cost")
 
 @dataclass(frozen=True)
 class PlanEstimate:
-    """Plans over one store, with the state and the forecast of every stage by key.
-
-    `stages` are those of all plans, each once, parents first. `wall` is the time by the clock of
-    the remaining stages on `machines`, but for those whose time is unknown. `device` is the GPU of
-    stages with GPUs, `price` that of one for an hour, and `too_large` why stages can't run there.
-    """
+    """Plans over one store, with the state and the forecast of every stage by key. `stages` are
+    those of all plans, each once, parents first. `wall` is the time by the clock of the remaining
+    stages on `machines`, but for those whose time is unknown. `device` is the GPU of stages with
+    GPUs, `price` that of one for an hour, and `too_large` why stages can't run there."""
 
     plans: tuple[Plan, ...]
     stages: tuple[Stage, ...]
@@ -76,10 +70,9 @@ class PlanEstimate:
         """Return what `plan --json` prints.
 
         `parents` holds keys, or the folder of a checkpoint, by role. `memory` is the most bytes
-        that a worker needs at once. Unknown numbers are null; totals leave them out, and `unknown`
-        counts the stages without a time. Totals are of what is left to do, `least` of what a run
-        starts whatever seeds its results ask for. `nearest` is the finished stage that is most like
-        one that the store lacks. With several sweeps, `sweeps` says what each requests.
+        that a worker needs at once. Unknown numbers are null, and `unknown` counts the stages
+        without a time. Totals are of what is left to do, `least` of what a run starts whatever
+        seeds its results ask for. With several sweeps, `sweeps` says what each requests.
         """
         sweeps = [self._of_plan(plan) for plan in self.plans] if len(self.plans) > 1 else []
         return {
@@ -119,12 +112,11 @@ class PlanEstimate:
 
     def waiting(self) -> tuple[Stage, ...]:
         """The stages to do that cannot start, because an ancestor is blocked."""
-        blocked = {key for key, state in self.states.items() if state.status is Status.BLOCKED}
-        held = set(blocked)
+        held = {key for key, state in self.states.items() if state.status is Status.BLOCKED}
         for stage in self.stages:  # parents before children
             if not held.isdisjoint(stage.parents.values()):
                 held.add(stage.key)
-        return tuple(stage for stage in self.todo() if stage.key in held - blocked)
+        return tuple(stage for stage in self.todo() if stage.key in held)
 
     def require_fit(self) -> None:
         """Raise SweepError if a stage cannot run on the device, with the reason and a remedy."""
@@ -219,7 +211,8 @@ class PlanEstimate:
 
 
 def requested_stages(sweep: Sweep) -> list[Stage]:
-    """The stages that a file requests; an equal stage occurs as often as the file names it."""
+    """The stages that a file requests: one for each value of its axes and each seed, and stages of
+    other files and prepared data once."""
     named = [stage for stages in sweep.by_section.values() for stage in stages]
     known = {stage.key for stage in named}
     return [*(stage for stage in sweep.stages if stage.key not in known), *named]

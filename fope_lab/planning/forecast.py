@@ -1,9 +1,8 @@
 """How much work a stage is, and how long it will take, before it runs.
 
-A finished stage records its device and its amount of work (fope_lab/orchestration/trial.py). The
-forecast of a stage is its FLOPs at the median rate of the stages in the store that are most like
-it, on the same device, in the same precision: of its kind and its model's width; else of its kind
-(all trainings are one kind); for evaluations, else of all evaluations, and else of trainings. Where
+A forecast is the stage's FLOPs at the median rate of the stages in the store that are most like it,
+on the same device, in the same precision: of its kind and its model's width; else of its kind (all
+trainings are one kind); for evaluations, else of all evaluations, and else of trainings. Where
 nothing was measured, it is the FLOPs at an assumed share of the device's peak. Where the FLOPs are
 unknown until run, it is the median of stages with the same settings on other models.
 """
@@ -126,11 +125,9 @@ class Timing:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The seconds of a stage, where they come from, and whether that is an assumption.
-
-    GPU-hours and money are those of the GPUs alone. Numbers are None where they are unknown, and
-    money where no price was given.
-    """
+    """The seconds of a stage, where they come from, and whether that is an assumption. GPU-hours
+    and money are those of the GPUs alone. Numbers are None where they are unknown, and money where
+    no price was given."""
 
     seconds: float | None
     source: str
@@ -141,18 +138,12 @@ class Forecast:
 
 CANNOT_RUN = Forecast(None, "cannot run there")
 NO_DEVICE = Forecast(None, "unknown: name the GPU with --device")
-READS_NOTHING = Forecast(2.0, "assumed: 2 s for a model that is copied and reads nothing", True)
-UNKNOWN_TEXT = Forecast(
-    None, "unknown until run (the text's size is not known in advance; tokens or limit bounds it)"
-)
-UNKNOWN_WORK = Forecast(None, "unknown until run (the input's size is not known in advance)")
 
 
 class Calibration:
-    """Estimates the time of any workload on any device from stages that were measured."""
+    """Estimates the time of any workload from `timings`, the stages measured on each device."""
 
     def __init__(self, timings: Mapping[str, Iterable[Timing]]) -> None:
-        """`timings` holds the stages measured on each device, by the device's name."""
         self._timings = {device: list(measured) for device, measured in timings.items()}
         self._medians: dict[tuple[object, ...], tuple[float, str] | None] = {}
 
@@ -168,23 +159,18 @@ class Calibration:
         if (median := self._median_rate(work, device)) is not None:
             per_flop, which = median
             # A larger model is not as slow for each FLOP as a tiny one.
-            assumed = which.endswith(OTHER_SIZES)
-            return Forecast(
-                per_flop * flops / speed, f"measured on {device.name}: {which}", assumed
-            )
+            assumed, source = which.endswith(OTHER_SIZES), f"measured on {device.name}: {which}"
+            return Forecast(per_flop * flops / speed, source, assumed)
         rate = device.assumed_rate(work.precision) * (work.share or 1.0)
         return Forecast(flops / rate / speed, device.assumption, assumed=True)
 
     def _median_rate(self, work: Workload, device: Device) -> tuple[float, str] | None:
         """The median seconds of a FLOP on one thread, and of which stages."""
-        key = (device.name, work.kind, work.family, work.width, work.precision, work.share)
+        alike = (work.precision, work.share)
+        key = (device.name, work.kind, work.family, work.width, *alike)
         if key not in self._medians:
-            on_alike = (work.precision, work.share)
-            measured = [
-                timing
-                for timing in self._timings.get(device.name, ())
-                if timing.work.is_known and (timing.work.precision, timing.work.share) == on_alike
-            ]
+            timings = (each for each in self._timings.get(device.name, ()) if each.work.is_known)
+            measured = [t for t in timings if (t.work.precision, t.work.share) == alike]
             self._medians[key] = _narrowest(work, measured)
         return self._medians[key]
 
@@ -225,21 +211,19 @@ def _narrowest(work: Workload, measured: Sequence[Timing]) -> tuple[float, str] 
 
 def _unmeasured(work: Workload, device: Device) -> Forecast:
     if work.tokens == 0:
-        return READS_NOTHING
-    if work.family == EVALUATION:
-        return UNKNOWN_TEXT
-    if work.kind in PREPARING:
-        return UNKNOWN_WORK
+        return Forecast(2.0, "assumed: 2 s for a model that is copied and reads nothing", True)
     reason = f"no stage with these settings was timed on {device.name}"
+    if work.family == EVALUATION:
+        reason = "the text's size is not known in advance; tokens or limit bounds it"
+    elif work.kind in PREPARING:
+        reason = "the input's size is not known in advance"
     return Forecast(None, f"unknown until run ({reason})")
 
 
 def calibrate(store: Store | None) -> Calibration:
-    """Learn from the finished stages of a store; without a store, nothing is measured.
-
-    Skipped are stages of another processor than this machine's, and resumed ones that had several
-    workers, whose number may have changed, or that are no trainings, and may have begun again.
-    """
+    """Learn from the finished stages of a store; without a store, nothing is measured. Skipped are
+    stages of another processor than this machine's, and resumed ones that had several workers,
+    whose number may have changed, or that are no trainings, and may have begun again."""
     timings: dict[str, list[Timing]] = {}
     for record in store.execution_records() if store else ():
         with contextlib.suppress(KeyError, TypeError):  # a damaged record costs its own stage
@@ -283,12 +267,9 @@ def forecast(
 def forecast_seconds(
     stages: Sequence[Stage], store: Store, device: str | None = None
 ) -> Mapping[str, float | None]:
-    """Return the seconds of each stage by key, None if its work is unknown until it runs.
-
-    `device` names the GPUs (default: that with the most stages measured in the store, or else the
-    first in devices.yaml: all times are then wrong by about the same factor, which changes no
-    order). Raises SweepError for an unknown device.
-    """
+    """Return the seconds of each stage by key, None if its work is unknown until it runs. `device`
+    names the GPUs (default: the most measured, or else the first in devices.yaml, which changes no
+    order). Raises SweepError for an unknown device."""
     calibration = calibrate(store)
     name = device or calibration.most_measured() or next(iter(known_devices()))
     gpu, cpu = device_named(name), this_machine()

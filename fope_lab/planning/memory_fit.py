@@ -38,10 +38,8 @@ Changes = Iterator[tuple[str, StageConfig]]
 
 
 def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str | None:
-    """Why a stage cannot run on its device; None if it can, or if its memory is unknown.
-
-    `gpu` is the device of stages with GPUs and `cpu` that of the others, each None if unknown.
-    """
+    """Why a stage cannot run on its device; None if it can, or if its memory is unknown. `gpu` is
+    the device of stages with GPUs and `cpu` that of the others, each None if unknown."""
     resources = stage.spec.resources
     device = gpu if resources.gpus else cpu
     if device is not None and resources.gpus and device.name == CPU:
@@ -78,8 +76,8 @@ def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str |
 
 def too_large(stages: Iterable[Stage], gpu: Device | None, cpu: Device | None) -> dict[str, str]:
     """Why stages cannot run on their devices, by key; see why_too_large."""
-    reasons = {stage.key: why_too_large(stage, gpu, cpu) for stage in stages}
-    return {key: reason for key, reason in reasons.items() if reason is not None}
+    reasons = ((stage.key, why_too_large(stage, gpu, cpu)) for stage in stages)
+    return {key: reason for key, reason in reasons if reason is not None}
 
 
 def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepError:
@@ -123,21 +121,17 @@ def _smaller_batches(spec: TrainingConfig, also: dict[str, Any]) -> Changes:
 def _sharded(spec: TrainingConfig) -> Changes:
     """FSDP on the GPUs asked for, then on more and more GPUs that can share the rows of a batch;
     smaller micro-batches are tried before more GPUs."""
-    gpus = int(spec.resources.gpus)
+    gpus, rows = int(spec.resources.gpus), spec.train.batch_tokens // spec.data.length
     if spec.resources.strategy == "fsdp" or gpus < 2:
         gpus = max(1, gpus) * 2
-    also: list[dict[str, Any]] = [{}]
-    if not spec.train.gradient_checkpointing:
-        also.append({"gradient_checkpointing": True})
-    while spec.resources.gpus and gpus <= MOST_SHARDS:
-        if spec.train.batch_tokens // spec.data.length % gpus:
-            return
+    more = {} if spec.train.gradient_checkpointing else {"gradient_checkpointing": True}
+    while spec.resources.gpus and gpus <= MOST_SHARDS and rows % gpus == 0:
         resources = replace(spec.resources, gpus=float(gpus), workers=None, strategy="fsdp")
         shards = replace(spec, resources=resources)
         words = f"resources {{gpus: {gpus}, strategy: fsdp}}"
         yield words, shards
-        for changes in also:
-            for smaller, changed in _smaller_batches(shards, changes):
+        for also in ({}, more) if more else ({},):
+            for smaller, changed in _smaller_batches(shards, also):
                 yield f"{words} with {smaller}", changed
         gpus *= 2
 
@@ -169,26 +163,23 @@ def gpu_count() -> int | None:
     except OSError:
         return None if any(path.exists() for path in OTHER_GPUS) else 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return count
-    return min(count, len([name for name in visible.split(",") if name.strip() not in ("", "-1")]))
+    names = [] if visible is None else visible.split(",")
+    chosen = sum(name.strip() not in ("", "-1") for name in names)
+    return count if visible is None else min(count, chosen)
 
 
 def machine_note(sweep: Sweep, stages: Iterable[Stage]) -> str | None:
     """One line on why this machine can't run some of a sweep's `stages`; None if it can run all."""
     gpus = gpu_count()
     there = {"CPU": float(cores()), **({} if gpus is None else {"GPU": float(gpus)})}
-    reasons: dict[str, None] = {}
-    too_much = 0
-    for stage in stages:
-        found = _reasons(stage, there)
-        too_much += bool(found)
-        reasons |= dict.fromkeys(f"{stage.section} {reason}" for reason in found)
+    found = [(stage.section, _reasons(stage, there)) for stage in stages]
+    reasons = list(dict.fromkeys(f"{name} {each}" for name, own in found for each in own))
     if not reasons:
         return None
+    too_much = sum(bool(own) for _, own in found)
     more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
     which = f"{too_much:,} of its stages" if too_much > 1 else "one of its stages"
-    return f"{sweep.name}: this machine can't hold {which}: {'; '.join([*reasons][:SHOWN])}{more}"
+    return f"{sweep.name}: this machine can't hold {which}: {'; '.join(reasons[:SHOWN])}{more}"
 
 
 def _reasons(stage: Stage, there: Mapping[str, float]) -> list[str]:

@@ -25,9 +25,7 @@ class NeededStates:
 
     def of(self, states: Mapping[str, StageState]) -> dict[str, StageState]:
         """The states, in which what is not needed by now says so, and what is now needed waits.
-
-        What is done or runs stays so.
-        """
+        What is done or runs stays so."""
         if not self._ruled:
             return dict(states)
         self._results.update(states)
@@ -51,16 +49,15 @@ class StoredResults(Mapping[str, StageResult]):
         self._done = {k: r for k, r in self._done.items() if k not in states or states[k].is_done}
 
     def __getitem__(self, key: str) -> StageResult:
-        if key in self._done:
-            return self._done[key]
         stage = self._stages[key]
         if self._store is None:
             return unread(stage, NOT_STARTED)
-        folder = self._store.folder(stage.kind, key)
-        state = self._states[key] if key in self._states else folder.state()
-        if not state.is_done:
-            return unread(stage, state)
-        self._done[key] = read_stage(stage, folder, state)
+        if key not in self._done:
+            folder = self._store.folder(stage.kind, key)
+            state = self._states[key] if key in self._states else folder.state()
+            if not state.is_done:
+                return unread(stage, state)
+            self._done[key] = read_stage(stage, folder, state)
         return self._done[key]
 
     def __iter__(self) -> Iterator[str]:
@@ -71,10 +68,7 @@ class StoredResults(Mapping[str, StageResult]):
 
 
 def plan_sweeps(sweeps: Sequence[Sweep], store: Store | None) -> list[Plan]:
-    """The plans of sweeps that run together, with the states of stages that a rule leaves out.
-
-    Otherwise as `fope_lab.sweep.plan`.
-    """
+    """As `fope_lab.sweep.plan` of each, with the states of stages that a rule leaves out."""
     plans = [plan(sweep, store) for sweep in sweeps]
     states = {key: state for planned in plans for key, state in planned.states.items()}
     needed = NeededStates(sweeps, store).of(states)

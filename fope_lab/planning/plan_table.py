@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -37,21 +38,20 @@ WORTH_SAYING = 60.0
 
 
 def print_plan(estimate: PlanEstimate, console: Console, *, every: bool = False) -> None:
-    """Print the stages with their state and cost, then the totals.
-
-    More than MANY stages are grouped by name, unless `every` row is asked for.
-    """
+    """Print the stages with their state and cost, then the totals. More than MANY stages are
+    grouped by name, unless `every` row is asked for."""
+    line = functools.partial(console.print, highlight=False, markup=False, soft_wrap=True)
     grouped = not every and sum(len(plan.sweep.stages) for plan in estimate.plans) > MANY
     for plan in estimate.plans:
         if len(estimate.plans) > 1:
-            _line(console, _of_sweep(estimate, plan), style="bold")
+            line(_of_sweep(estimate, plan), style="bold")
         console.print(_by_name(estimate, plan) if grouped else _by_stage(estimate, plan))
         if len(estimate.plans) > 1:
             console.print()
     if grouped:
-        _line(console, "Each row has all stages of one name; --all lists every stage.")
+        line("Each row has all stages of one name; --all lists every stage.")
     for text in _totals(estimate):
-        _line(console, text)
+        line(text)
 
 
 def duration(seconds: float) -> str:
@@ -62,10 +62,6 @@ def duration(seconds: float) -> str:
         return f"{seconds / 60:.0f} min"
     hours = seconds / HOUR
     return f"{hours:.1f} h" if hours < 100 else f"{hours:,.0f} h"
-
-
-def _line(console: Console, text: str, **style: Any) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True, **style)
 
 
 def _table(estimate: PlanEstimate, first: Sequence[str], last: Sequence[str]) -> Table:
@@ -244,14 +240,18 @@ def _precisions(estimate: PlanEstimate) -> Iterable[str]:
 
 
 def _seeds(estimate: PlanEstimate, totals: dict[str, Any]) -> Iterable[str]:
-    ranges = [(r.always, r.at_most) for p in estimate.plans if (r := p.sweep.seed_rule)]
     if not totals["if needed"]:
         return
-    shown = " and ".join(f"{first} to {most}" for first, most in dict.fromkeys(ranges))
+    rules = (plan.sweep.seed_rule for plan in estimate.plans)
+    ranges = dict.fromkeys(f"{rule.always} to {rule.at_most}" for rule in rules if rule)
+    shown = " and ".join(ranges)
     least, parts = totals["least"], []
-    for name, show in (("seconds", duration), ("gpu_hours", hours), ("cost", "${:,.2f}".format)):
+    for name, show, unit in (
+        ("seconds", duration, " of work"),
+        ("gpu_hours", hours, " GPU-hours"),
+        ("cost", "${:,.2f}".format, ""),
+    ):
         if totals[name] and least[name] is not None:
-            unit = {"seconds": " of work", "gpu_hours": " GPU-hours", "cost": ""}[name]
             parts.append(f"{show(least[name])} to {show(totals[name])}{unit}")
     parts.append(f"{least['stages']:,} to {least['stages'] + totals['if needed']:,} stages")
     yield f"{shown} seeds: {', '.join(parts)}, as the rule of seeds asks for them"

@@ -1,12 +1,11 @@
 """Which stage may start next, and how long a graph of stages takes by the clock.
 
 `Capacity` is the one scheduling policy: the controller asks it of a real cluster, and `wall_time`
-simulates it. A stage counts with all its workers from the moment it starts. (Tune counts trials
-alone, and places the workers of a trial as a whole or not at all.) The most urgent stage goes
-first. While it has no room, a less urgent one may start before it if, by the forecast of its time,
-the urgent one need not wait for it. This is EASY backfilling: Mu'alem & Feitelson, "Utilization,
-Predictability, Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with Backfilling"
-(2001).
+simulates it. A stage counts with all its workers from the moment it starts, which Tune does not.
+The most urgent stage goes first. While it has no room, a less urgent one may start if, by the
+forecast of its time, the urgent one need not wait for it: EASY backfilling, Mu'alem & Feitelson,
+"Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with
+Backfilling" (2001).
 
 Urgent is what has the longest remaining path (Graham, "Bounds on Multiprocessing Timing Anomalies",
 1969: with equal processors at most twice the best order's time). No order beats two bounds: the
@@ -83,29 +82,25 @@ class Capacity:
         _add(self._used, self._demands[key].amounts, -1)
 
     def admissible(self, ready: Iterable[str]) -> Iterator[str]:
-        """Yield the stages of `ready`, most urgent first, any of which may start now.
-
-        After the caller acquires a stage, the rest of the iteration is out of date.
-        """
+        """Yield the stages of `ready`, most urgent first, any of which may start now. After the
+        caller acquires a stage, the rest of the iteration is out of date."""
         free = dict(self._total())
         _add(free, self._used, -1)
-        fitting = self._fitting(free)
-        now = self._clock()
-        room_from, leaves_room_for = math.inf, fitting  # of the urgent stage that waits, if any
-        waits = False
+        fitting, now = self._fitting(free), self._clock()
+        reserved: tuple[float, frozenset[_Size]] | None = None  # by an urgent stage that waits
         for key in ready:
             size, demand = self._sizes[key], self._demands[key]
-            if waits:
-                if size in fitting and (
-                    now + demand.seconds <= room_from or size in leaves_room_for
-                ):
+            if reserved is not None:
+                room_from, room_besides = reserved
+                in_time = now + demand.seconds <= room_from
+                if size in fitting and (in_time or size in room_besides):
                     yield key
             elif size in fitting or self._may_wait(demand):
                 yield key
             elif not fitting:
                 return
             else:
-                waits, (room_from, leaves_room_for) = True, self._reserve(demand, free)
+                reserved = self._reserve(demand, free)
 
     def _fitting(self, free: Amounts) -> frozenset[_Size]:
         return frozenset(size for size in self._different_sizes if _fits(size, free))
@@ -183,22 +178,19 @@ def wall_time(
         for stage in todo
     }
     remaining = remaining_path(todo, seconds)
-
-    def work(name: str) -> float:
-        return sum(demand.seconds * demand.amounts.get(name, 0.0) for demand in demands.values())
-
+    work = {
+        name: sum(demand.seconds * demand.amounts.get(name, 0.0) for demand in demands.values())
+        for name in total
+    }
     return WallTime(
         longest_chain=max(remaining.values(), default=0.0),
-        shared_work=max(work(name) / has if has else 0.0 for name, has in total.items()),
+        shared_work=max(work[name] / has if has else 0.0 for name, has in total.items()),
         scheduled=_simulate(todo, demands, remaining, total),
     )
 
 
 def remaining_path(stages: Sequence[Stage], seconds: Mapping[str, float]) -> dict[str, float]:
-    """Return each stage's seconds with those of the longest chain of stages after it, by key.
-
-    `stages` has parents first; parents that are not among them do not count.
-    """
+    """Return each stage's seconds with those of the longest chain of `stages` after it, by key."""
     longest = {stage.key: 0.0 for stage in stages}
     for stage in reversed(stages):
         longest[stage.key] += seconds[stage.key]
@@ -248,10 +240,8 @@ class StageTime:
 @dataclass(frozen=True)
 class TimeLeft:
     """The share of the work that is done, and the seconds by the clock that the rest takes.
-
     `seconds` is None where nothing is known of any unfinished stage. `unknown` counts the
-    unfinished stages that neither number includes.
-    """
+    unfinished stages that neither number includes."""
 
     share: float
     seconds: float | None
@@ -299,7 +289,7 @@ def expected_seconds(
 ) -> dict[str, float | None]:
     """The seconds of each stage in all: measured, else the corrected forecast.
 
-    A forecast is wrong by about the same factor for all stages of a kind. So those that have run
+    Forecasts are wrong by about the same factor for all stages of a kind: those that have run
     correct the others of their kind, and all together the kinds of which none has run. A stage
     without a forecast counts as the mean of the measured stages of its kind.
     """

@@ -69,14 +69,15 @@ class Resources(Options):
         return max(1, int(self.cpus))
 
     def problems(self) -> Iterable[Problem]:
+        gpus = f"{self.gpus:g}"
         if self.gpus > 1 and self.gpus != int(self.gpus):
             needs = "a fraction of one GPU or a whole number of them"
-            yield Problem(("gpus",), f"found {self.gpus:g}", needs)
+            yield Problem(("gpus",), f"found {gpus}", needs)
         elif self.gpus > self.size:
-            message = f"found {self.workers} for {self.gpus:g} GPUs; each worker has one at most"
+            message = f"found {self.workers} for {gpus} GPUs; each worker has one at most"
             yield Problem(("workers",), message)
         elif 0 < self.gpus < self.size and self.size > 1:
-            message = f"found {self.size} for {self.gpus:g} GPU; several workers have one each"
+            message = f"found {self.size} for {gpus} GPU; several workers have one each"
             yield Problem(("workers",), message)
 
 

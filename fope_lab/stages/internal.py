@@ -128,10 +128,8 @@ class Select(StageConfig, kind="select"):
         return [[candidate_role(i, seed) for seed in self.seeds] for i in range(len(self.values))]
 
     def chosen(self, losses: Mapping[str, float]) -> int | None:
-        """The index of the value with the least mean loss, the first of equals.
-
-        `losses` has the loss of each candidate by its role. None if no mean is finite.
-        """
+        """The index of the value with the least mean loss, the first of equals. `losses` has the
+        loss of each candidate by its role. None if no mean is finite."""
         means = self.means(losses)
         best = min(means, default=math.inf)
         return means.index(best) if math.isfinite(best) else None

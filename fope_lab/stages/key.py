@@ -47,11 +47,8 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=F
 def stage_key(
     spec: StageConfig, parents: Mapping[str, str], key_replacements: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the key of a stage.
-
-    `parents` are the keys of its parents by role. `key_replacements` replace fields, such as the
-    name of a local file by the hash of its content.
-    """
+    """Return the key of a stage. `parents` are the keys of its parents by role. `key_replacements`
+    replace fields, such as the name of a local file by the hash of its content."""
     config = {**hashed_fields(spec), **(key_replacements or {})}
     if TOKENIZER in parents:
         config.pop("tokenizer", None)
@@ -88,9 +85,7 @@ def hashed_fields(spec: StageConfig) -> dict[str, Any]:
 
 def parts_of_stage(spec: StageConfig) -> list[type[Any]]:
     """Return the registered classes that a stage computes with, each once, its own kind first.
-
-    Those of its embedding, tasks, corpora and analysis: their source is what it is made by.
-    """
+    Those of its embedding, tasks, corpora and analysis: their source is what it is made by."""
     return list(dict.fromkeys(_parts(spec)))
 
 
@@ -100,11 +95,9 @@ def parts_of_embedding(embedding: Embedding) -> list[type[Any]]:
 
 
 def versions_of(parts: Iterable[type[Any]]) -> dict[str, int]:
-    """Return the version of each part, by its names in sweep files, unless it is 1.
-
-    Version 1 is left out, so that giving a class a version changes no key. A kind of stage has its
-    version in a place of its own in the key.
-    """
+    """Return the version of each part, by its names in sweep files, unless it is 1. Version 1 is
+    left out, so that giving a class a version changes no key. A kind of stage has its version in a
+    place of its own in the key."""
     return {
         f"{noun} {getattr(part, name)}": part.version
         for part in parts
@@ -150,8 +143,7 @@ def _parts(value: Any) -> Iterator[type[Any]]:
         return
     yield kind
     for name, _, _ in fields:
-        item = getattr(value, name)
-        if not isinstance(item, PLAIN):
+        if not isinstance(item := getattr(value, name), PLAIN):
             yield from _parts(item)
     if isinstance(value, Analysis):
         for preset in value.presets:

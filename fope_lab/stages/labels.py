@@ -109,10 +109,8 @@ def is_embedding(path: str) -> bool:
 
 
 def stage_label(stage: str, axes: Mapping[str, Any], seed: int | None) -> str:
-    """A stage with what sets it apart: 'pretrain[embedding=rope,seed=0]'.
-
-    An axis goes by its field, or by its whole path if two axes set fields of one name.
-    """
+    """A stage with what sets it apart: 'pretrain[embedding=rope,seed=0]'. An axis goes by its
+    field, or by its whole path if two axes set fields of one name."""
     fields = [axis.split(".", 1)[1] for axis in axes]
     parts = [
         f"{field if fields.count(field) == 1 else axis}={axis_text(axis, value)}"
@@ -135,11 +133,9 @@ class Labelled(Protocol):
 
 
 def distinguish(stages: Iterable[Labelled]) -> dict[str, str]:
-    """Return the shortest label of each stage, by key, that tells it from all others.
-
-    Of the fields in a section's labels, those stay that tell stages apart which the fields before
-    do not, and the seed. Where labels are equal, the settings that differ are added, or the key.
-    """
+    """Return the shortest label of each stage, by key, that tells it from all others. Of the fields
+    in a section's labels, those stay that tell stages apart which the fields before do not, and the
+    seed. Where labels are equal, the settings that differ are added, or the key."""
     short = unique_labels({stage.key: stage for stage in stages}.values())
     sections: dict[tuple[str, str], dict[str, LabelParts]] = {}
     for key, text in short.items():
@@ -160,13 +156,13 @@ def unique_labels(stages: Iterable[Labelled]) -> dict[str, str]:
     groups: dict[str, dict[str, Labelled]] = {}
     for stage in stages:
         groups.setdefault(stage.label, {})[stage.key] = stage
-    labels: dict[str, str] = {}
+    labels = {key: text for text, members in groups.items() for key in members}
     for text, members in groups.items():
-        added = _settings_apart([*members.values()]) if len(members) > 1 else [""]
-        for key, more in zip(members, added, strict=True):
-            inner = text.rstrip("]")
-            brackets = text[len(inner) :] or "]"
-            labels[key] = f"{inner}{',' if '[' in inner else '['}{more}{brackets}" if more else text
+        inner = text.rstrip("]")
+        opened, closed = inner + ("," if "[" in inner else "["), text[len(inner) :] or "]"
+        if len(members) > 1:
+            for key, more in zip(members, _settings_apart([*members.values()]), strict=True):
+                labels[key] = f"{opened}{more}{closed}"
     return labels
 
 
@@ -225,10 +221,8 @@ class LabelParts:
 
     @classmethod
     def of(cls, label: str) -> LabelParts | None:
-        """The parts of a label such as "select[pretrain[embedding=rope,seed=0]]".
-
-        None for one without fields (prepare-data[c4,byte,train]), or with brackets in a value.
-        """
+        """The parts of a label such as "select[pretrain[embedding=rope,seed=0]]". None for one
+        without fields (prepare-data[c4,byte,train]), or with brackets in a value."""
         inner = label.rstrip("]")
         tail = label[len(inner) :]
         head, _, text = inner.rpartition("[")

@@ -14,10 +14,8 @@ from went through, oldest first; of stages in another store their whole paths.""
 
 
 def lineage_of(folder: StageFolder | None) -> list[StageFolder]:
-    """The stages that a stage's model went through, oldest first, itself the last.
-
-    A selection goes on from the candidate that it chose. A folder that no stage wrote has none.
-    """
+    """The stages that a stage's model went through, oldest first, itself the last. A selection goes
+    on from the candidate that it chose. A folder that no stage wrote has none."""
     request = None if folder is None else folder.request()
     if folder is None or request is None:
         return []

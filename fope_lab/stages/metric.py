@@ -17,10 +17,8 @@ _NON_FINITE = {"nan": "NaN", "inf": "∞", "-inf": "−∞"}
 
 @dataclass(frozen=True)
 class CurveAxis:
-    """What a curve runs over; `label` is the axis title of a figure.
-
-    `in_tokens` says whether x counts tokens, so that the trained length can be marked on it.
-    """
+    """What a curve runs over: `name` ends the metric's name, `label` is the axis title of a figure.
+    If x counts tokens, the trained length is marked on it."""
 
     name: str
     label: str
@@ -37,15 +35,13 @@ WORDS = CurveAxis("words", "bucket of lengths, words", in_tokens=False)
 class Metric:
     """A metric of one stage.
 
-    `name` is what it is logged under, `short_name` what claims use, `label` the words that tables
-    use; by default the name in words, without the axis that it may end in (`_by_length`).
-    A curve has an `axis`, and `xs`, the points that the configuration asks for. `corpus` is the
-    text that the metric is measured on. `mastery` is set for the accuracy of a task that a model
-    may fail to learn: it names the metric that tells what the model knows inside the trained
-    length, which is this metric at a short x, or another one. `shown_as` names the metric of the
-    same stage that says the same and that tables show instead; a metric that compares
-    `across_tokenizers` is shown beside it where the models of a table differ in theirs, and
-    wherever a sweep file names it.
+    `name` is what it is logged under; that of a curve ends in its axis, `_by_length`.
+    `short_name` is what claims use, `label` the words that tables use; by default the name in
+    words, without the axis. A curve has an `axis`, and `xs`, the points that the configuration asks
+    for. `corpus` is the text that it is measured on. `mastery`, for the accuracy of a task that a
+    model may fail to learn, names the metric that tells what the model knows inside the trained
+    length. `shown_as` names the metric of the same stage that tables show instead; one that
+    compares `across_tokenizers` is shown beside it where the models of a table differ in theirs.
     """
 
     name: str
@@ -70,10 +66,6 @@ class Metric:
         return "" if self.axis is None else self.axis.name.replace("_", " ")
 
     @property
-    def axis_label(self) -> str:
-        return "" if self.axis is None else self.axis.label
-
-    @property
     def in_tokens(self) -> bool:
         """Whether the metric is a curve over tokens."""
         return self.axis is not None and self.axis.in_tokens
@@ -91,9 +83,8 @@ class Metric:
         """`value` as tables show it, `± spread` with the same number of decimals."""
         if not math.isfinite(value):
             return _NON_FINITE[str(value)]
-        return f"{value:{self._form(value)}}" + (
-            "" if spread is None else f" ± {self.format_error(value, spread)}"
-        )
+        error = "" if spread is None else f" ± {self.format_error(value, spread)}"
+        return f"{value:{self._form(value)}}{error}"
 
     def format_error(self, value: float, error: float) -> str:
         """An error of `value`, with as many decimals as the value has."""

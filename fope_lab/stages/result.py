@@ -34,12 +34,9 @@ class DamagedResultError(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The value of the metric `name`, at `x` if the metric is a curve.
-
-    `stderr` is the standard error and `ci95` the 95 % interval that the finite evaluation leaves,
-    where they are known; `n` is how many samples the value is the mean of; `chance` is the value
-    that guessing gives, which reports show where all points of a curve have the same.
-    """
+    """The value of the metric `name`, at `x` if the metric is a curve. `stderr` and `ci95`, the 95
+    % interval, are what the finite evaluation leaves, of `n` samples; `chance`, what guessing
+    gives, is shown where all points of a curve have the same."""
 
     name: str
     value: float
@@ -94,10 +91,8 @@ class ResultRecord:
 
     @classmethod
     def parse(cls, content: Any) -> Self:
-        """The record that `as_json` made `content` of.
-
-        Raises DamagedResultError if a field is missing or of another type.
-        """
+        """The record that `as_json` made `content` of. Raises DamagedResultError if a field is
+        missing or of another type."""
         fields = _shaped(content, _RECORD, "it")
         if fields["format"] != FORMAT:
             raise DamagedResultError(f"its format is {fields['format']}, and must be {FORMAT}")

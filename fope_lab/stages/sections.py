@@ -65,18 +65,11 @@ def _scale(name: Any) -> dict[str, Any]:
     if not isinstance(name, str) or name not in SCALES:
         raise ConfigError(unknown_name((), "scale", name, SCALES))
     scale = SCALES[name]
-    fields = {**dataclasses.asdict(scale), "vocab_size": None}
-    following = {
-        "num_kv_heads": scale.num_heads,
-        "hidden_size": scale.num_heads * scale.head_dim,
-        "intermediate_size": 4 * scale.num_heads * scale.head_dim,
-        "vocab_size": None,
-    }
-    return {k: v for k, v in fields.items() if k not in following or v != following[k]}
-
-
-def _parse_embedding(value: Any, base: Path) -> Embedding:
-    return parse_embedding(value, at=())
+    width = scale.num_heads * scale.head_dim
+    following = {"num_kv_heads": scale.num_heads, "hidden_size": width}
+    following |= {"intermediate_size": 4 * width, "vocab_size": scale.vocab_size}
+    fields = dataclasses.asdict(scale).items()
+    return {k: v for k, v in fields if k not in following or v != following[k]}
 
 
 def _section(name: str) -> functools.partial[dict[str, Any]]:
@@ -84,7 +77,9 @@ def _section(name: str) -> functools.partial[dict[str, Any]]:
     return functools.partial(dict, section=name)
 
 
-EmbeddingSection = Annotated[Embedding, Parsed(_parse_embedding, _section("embedding"))]
+EmbeddingSection = Annotated[
+    Embedding, Parsed(lambda value, base: parse_embedding(value, at=()), _section("embedding"))
+]
 ModelSection = Annotated[Any, Parsed(parse_model, _section("model"))]
 AnalysisSection = Annotated[Analysis, Parsed(parse_analysis, _section("analyses"))]
 CorpusSection = Annotated[Corpus, Parsed(parse_corpus, _section("corpus"))]

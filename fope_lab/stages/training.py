@@ -155,10 +155,8 @@ class TrainSettings(Options):
         if self.schedule != "wsd":
             idle["decay"] = f"schedule {self.schedule} has no linear decay"
         if self.validate_every is None:
-            reason = "there are no validations without validate_every"
-            of_validations = ("tokens", "length", "part")
-            idle |= dict.fromkeys([f"validation_{name}" for name in of_validations], reason)
-            idle["stop_at_accuracy"] = reason
+            of = ("validation_tokens", "validation_length", "validation_part", "stop_at_accuracy")
+            idle |= dict.fromkeys(of, "there are no validations without validate_every")
         return idle
 
     @property
@@ -207,9 +205,7 @@ class TrainingConfig(StageConfig):
 
     def held_out(self) -> tuple[str, ...]:
         """The roles of the prepared data that validations read."""
-        if self.train.validate_every is None:
-            return ()
-        sources = enumerate(self.data.mix)
+        sources = enumerate(self.data.mix if self.train.validate_every is not None else ())
         return tuple(validation_role(i) for i, source in sources if source.corpus is not None)
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
@@ -220,16 +216,12 @@ class TrainingConfig(StageConfig):
         return ("data", "length"), self.data.length
 
     def metrics(self) -> Iterable[Metric]:
-        """The losses in nats: of the last rows trained on, and of validations if there are any; and
-        the accuracies that validations measure."""
-        names = ["loss"]
-        if self.train.validate_every is not None:
-            names += ["validation_loss", "least_validation_loss"]
-        losses = [Metric(name=name, short_name=name, better="lower", unit="nats") for name in names]
-        return losses + [
-            Metric(name=name, short_name=name, better="higher", unit="fraction")
-            for name in self.train.accuracies
-        ]
+        """The losses of the last rows trained on and of validations, and their accuracies."""
+        yield Metric(name="loss", short_name="loss", better="lower", unit="nats")
+        for name in ("validation_loss", LEAST) if self.train.validate_every is not None else ():
+            yield Metric(name=name, short_name=name, better="lower", unit="nats")
+        for name in self.train.accuracies:
+            yield Metric(name=name, short_name=name, better="higher", unit="fraction")
 
     def problems(self) -> Iterable[Problem]:
         yield from super().problems()
@@ -254,29 +246,28 @@ class TrainingConfig(StageConfig):
         if train.validation_tokens is not None and train.validation_tokens < row:
             message = f"found {train.validation_tokens}, needs at least {name} {row}"
             yield Problem(("train", "validation_tokens"), message)
-        if train.validate_every is not None and not any(
-            source.corpus or (source.task and source.task.has_held_out) for source in self.data.mix
-        ):
+        reads_text = any(source.corpus for source in self.data.mix)
+        tasks = (source.task for source in self.data.mix if source.task)
+        held_out = reads_text or any(task.has_held_out for task in tasks)
+        if train.validate_every is not None and not held_out:
             message = "has no effect: data has no corpus, and no task with held-out rows"
             yield Problem(("train", "validate_every"), f"{message} (algorithmic, posgen)")
-        elif train.validation_part != "all" and not any(source.corpus for source in self.data.mix):
+        elif train.validation_part != "all" and not reads_text:
             message = "has no effect: data has no corpus, so the validations read a task"
             yield Problem(("train", "validation_part"), message)
-        if any(source.corpus for source in self.data.mix):
-            needs = "data of tasks alone"
-            if train.stop_at_accuracy is not None:
-                message = "validations read the text of data, whose rows no model predicts exactly"
-                yield Problem(("train", "stop_at_accuracy"), message, needs)
-            if train.keep == "most-accurate":
-                message = "validations read the text of data, and this accuracy is that of answers"
-                yield Problem(("train", "select"), message, f"{needs}, or best")
+        needs = "data of tasks alone"
+        if reads_text and train.stop_at_accuracy is not None:
+            message = "validations read the text of data, whose rows no model predicts exactly"
+            yield Problem(("train", "stop_at_accuracy"), message, needs)
+        if reads_text and train.keep == "most-accurate":
+            message = "validations read the text of data, and this accuracy is that of answers"
+            yield Problem(("train", "select"), message, f"{needs}, or best")
         if self.best_of is not None and train.validate_every is None:
             reason = f"select compares the candidates by {self.best_of.by}"
             yield missing(("train", "validate_every"), reason)
         if self.best_of is not None and self.best_of.by == LEAST and train.keep != "best":
             fault = f"found {LEAST}, but the training leaves the {train.keep} model"
-            needs = "validation_loss, or best for train.select"
-            yield Problem(("select", "by"), fault, needs)
+            yield Problem(("select", "by"), fault, "validation_loss, or best for train.select")
 
 
 def _nearest(tokens: int, multiple: int) -> str:

@@ -1,12 +1,12 @@
 """The stages that no sweep file names: they prepare data, tokenizers and models for others.
 
-Each is made once, however many stages need it. A `select` stage chooses among the candidates of a
-training stage, for each combination of the other axes and each seed. Its key follows from the rule
+Each is made once, however many stages need it. The key of a `select` stage follows from the rule
 and the keys of all candidates, so that it is known before anything runs.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -64,10 +64,8 @@ class Input:
 def inputs_of(
     spec: StageConfig, given: Mapping[str, Any], tokenizer: TokenizerRecipe
 ) -> list[Input]:
-    """Return the corpora that a stage reads; `given` are the fields of its section.
-
-    Raises ConfigError for what the stage can't read, or can't do with the tokenizer.
-    """
+    """Return the corpora that a stage reads; `given` are the fields of its section. Raises
+    ConfigError for what the stage can't read, or can't do with the tokenizer."""
     if isinstance(spec, TrainingConfig):
         inputs, problems = _training_inputs(spec, given["data"], tokenizer)
     else:
@@ -134,11 +132,8 @@ def _corpus_problems(
             reads = f"a stage of kind {spec.kind} reads {' or '.join(readable)}"
             yield Problem(each.path, f"{holds} {kind}; {reads}")
         elif kind == "chats" and not may_write_chats(tokenizer):
-            message = (
-                f"{holds} chats, and the tokenizer {tokenizer_label(tokenizer)} "
-                "has no chat template to write them in"
-            )
-            yield Problem(each.path, message)
+            unfit = f"the tokenizer {tokenizer_label(tokenizer)} has no chat template"
+            yield Problem(each.path, f"{holds} chats, and {unfit} to write them in")
 
 
 class PreparationStages:
@@ -157,40 +152,38 @@ class PreparationStages:
         Raises ConfigError for a tokenizer or a corpus that can't be read.
         """
         names_tokenizer = getattr(spec, "tokenizer", None) is not None
-        stages: list[Stage] = []
-        parents: dict[str, str] = {}
-        key_replacements: dict[str, Any] = {}
         try:
-            made = self._tokenizer(tokenizer)
+            made, of_tokenizer, key_replacements = self._tokenizer(tokenizer)
         except DataError as error:
             field = "tokenizer" if names_tokenizer else "from"
             raise ConfigError(Problem((field,), str(error))) from error
-        if isinstance(made, Stage):
-            stages.append(made)
-            if names_tokenizer:
-                parents[TOKENIZER] = made.key
-        elif names_tokenizer and tokenizer != "byte":
-            key_replacements["tokenizer"] = made
+        stages, parents = list(made), dict(of_tokenizer)
+        if not names_tokenizer:
+            parents, key_replacements = {}, {}
+        elif tokenizer == "byte":
+            key_replacements = {}
         for one in inputs:
+            canonical = json.dumps(one.corpus.canonical(), sort_keys=True)
+            key = ("prepare", canonical, tokenizer, one.split, self._resources)
+            make = functools.partial(self._tokenize, one.corpus, tokenizer, one.split)
             try:
-                stage = self._corpus(one.corpus, tokenizer, one.split)
+                stage = self._cache.get(key, make)
             except DataError as error:
                 raise ConfigError(error.problems, one.path) from error
             stages.append(stage)
             parents[one.role] = stage.key
-        return stages, parents, key_replacements
+        return stages, parents, dict(key_replacements)
 
-    def _tokenizer(self, recipe: TokenizerRecipe) -> Stage | dict[str, Any]:
-        """The stage that makes a tokenizer, or the identity of one that exists."""
+    def _tokenizer(
+        self, recipe: TokenizerRecipe
+    ) -> tuple[list[Stage], dict[str, str], dict[str, Any]]:
+        """The stage that makes a tokenizer, if one does, its key by role, else its identity."""
         if isinstance(recipe, TrainedTokenizer) or recipe == GPT_NEOX:
             key = ("tokenizer", recipe, self._resources)
-            return self._cache.get(key, lambda: self._make_tokenizer(recipe))
-        return self._cache.get(("tokenizer identity", recipe), lambda: _identity(recipe))
-
-    def _corpus(self, corpus: Corpus, tokenizer: TokenizerRecipe, split: Split) -> Stage:
-        canonical = json.dumps(corpus.canonical(), sort_keys=True)
-        key = ("prepare", canonical, tokenizer, split, self._resources)
-        return self._cache.get(key, lambda: self._tokenize(corpus, tokenizer, split))
+            stage = self._cache.get(key, lambda: self._make_tokenizer(recipe))
+            return [stage], {TOKENIZER: stage.key}, {}
+        identity = self._cache.get(("tokenizer identity", recipe), lambda: _identity(recipe))
+        return [], {}, {"tokenizer": identity}
 
     def _make_tokenizer(self, recipe: TokenizerRecipe) -> Stage:
         spec: StageConfig
@@ -214,18 +207,13 @@ class PreparationStages:
         spec = PrepareData(
             corpus=corpus, tokenizer=tokenizer, split=split, resources=self._resources
         )
-        parents, key_replacements = {}, {"corpus": self._corpora.identity(corpus)}
-        made = self._tokenizer(tokenizer)
-        if isinstance(made, Stage):
-            parents[TOKENIZER] = made.key
-        else:
-            key_replacements["tokenizer"] = made
+        _, parents, identity = self._tokenizer(tokenizer)
         return make_stage(
             spec,
             section=spec.kind,
             label=f"{spec.kind}[{corpus_label(corpus)},{tokenizer_label(tokenizer)},{split}]",
             parents=parents,
-            key_replacements=key_replacements,
+            key_replacements={"corpus": self._corpora.identity(corpus), **identity},
             missing_files=self._corpora.missing(corpus),
         )
 
@@ -237,12 +225,10 @@ def _identity(tokenizer: str) -> dict[str, Any]:
         raise DataError(f"{tokenizer} can't be read: {error.strerror}") from error
 
 
-TRAIN = "train"
-"""The field of a stage whose settings can be selected: they leave the model's shape as it is."""
 MEASURE = frozenset(
     {"validate_every", "validation_tokens", "validation_length", "validation_part", "select"}
 )
-"""Those that change what a candidate is measured by."""
+"""The settings of `train` that change what a candidate is measured by."""
 
 
 def rule_problems(file: SweepFile) -> Iterator[Problem]:
@@ -252,19 +238,15 @@ def rule_problems(file: SweepFile) -> Iterator[Problem]:
     for name, selected in file.selected_axes.items():
         if selected in axes and _is_setting(selected):
             continue
+        at, over = ("stages", name, "select", "over"), selected.partition(".")[2]
         if selected in axes and selected.rpartition(".")[2] in MEASURE:
-            yield Problem(
-                ("stages", name, "select", "over"),
-                f"found {shown(selected.partition('.')[2])}, which changes what the candidates are"
-                " compared by",
-                "a setting of the training itself",
-            )
+            fault = f"found {shown(over)}, which changes what the candidates are compared by"
+            yield Problem(at, fault, "a setting of the training itself")
             continue
-        own = [axis.partition(".")[2] for axis in axes if axis.partition(".")[0] == name]
-        allowed = [field for field in own if _is_setting(f"{name}.{field}")]
-        over = selected.partition(".")[2]
+        own = (axis for axis in axes if axis.partition(".")[0] == name and _is_setting(axis))
+        allowed = [axis.partition(".")[2] for axis in own]
         yield Problem(
-            ("stages", name, "select", "over"),
+            at,
             f"found {shown(over)}, which is no axis of {name} that sets a field of train",
             None if allowed else f"an axis in grid, such as {name}.train.learning_rate: […]",
             nearest=nearest_name(over, allowed),
@@ -273,15 +255,14 @@ def rule_problems(file: SweepFile) -> Iterator[Problem]:
 
 
 def _is_setting(axis: str) -> bool:
+    """Whether an axis sets a field of `train`, which leaves the model's shape as it is."""
     _, part, *fields = axis.split(".")
-    return part == TRAIN and MEASURE.isdisjoint(fields)
+    return part == "train" and MEASURE.isdisjoint(fields)
 
 
 def select_stages(rule: BestOf, candidates: Sequence[Stage]) -> dict[int, Stage]:
-    """Return the stages that choose among the candidates of all values and seeds, by seed.
-
-    Raises ValueError if there is one value only.
-    """
+    """Return the stages that choose among the candidates of all values and seeds, by seed. Raises
+    ValueError if there is one value only."""
     first = candidates[0]
     axis = f"{first.section}.{rule.over}"
     by_value: dict[str, dict[int, Stage]] = {}
@@ -321,11 +302,8 @@ def select_stages(rule: BestOf, candidates: Sequence[Stage]) -> dict[int, Stage]
 def with_swapped_embedding(
     parent: Parent, embedding: Embedding, given: Any, cache: Cache
 ) -> Parent:
-    """Return what an evaluation starts from that wants another embedding in its model.
-
-    `given` is the embedding in the file. Raises ConfigError, at ("embedding",), if the model can't
-    have it.
-    """
+    """Return what an evaluation with an embedding of its own, `given` in the file, starts from.
+    Raises ConfigError, at ("embedding",), if the model can't have it."""
     before = parent.model_spec
     assert before is not None, "only a model has an embedding"
     if before.embedding == embedding:

@@ -36,10 +36,8 @@ def adhoc_sweep(
     command: str, name: str | None, content: Mapping[str, Any], store: Store | None = None
 ) -> tuple[Sweep, str]:
     """Return the sweep with this content, and its YAML text; `store` is that of load_sweep.
-
     Relative paths start from the current folder. A sweep without a name is named by a hash of its
-    content. Raises SweepError, whose problems name the command instead of a file.
-    """
+    content. Raises SweepError, whose problems name the command instead of a file."""
     named = {"name": name or f"{command}-{digest(content)[:DIGITS]}", **content}
     text = yaml.safe_dump(named, sort_keys=False, allow_unicode=True)
     try:
@@ -66,10 +64,8 @@ def save_sweep(sweep: Sweep, text: str, store: Path) -> Path:
 
 
 def as_reference(checkpoint: str) -> str:
-    """A checkpoint as a sweep's `from` names it.
-
-    A bare word, which would be a stage's name there, is a folder on the command line.
-    """
+    """A checkpoint as a sweep's `from` names it. A bare word, which would be a stage's name there,
+    is a folder on the command line."""
     is_word = "/" not in checkpoint and "#" not in checkpoint and not checkpoint.startswith(PREFIX)
     return f"./{checkpoint}" if is_word else checkpoint
 
@@ -111,7 +107,8 @@ def evaluation_content(
             else:
                 stages[kind] = {"kind": kind, **section}
     if lengths:
-        without = [s for name, s in stages.items() if _has(name, "lengths") and "lengths" not in s]
+        without = [section for section in stages.values() if "lengths" not in section]
+        without = [s for s in without if "lengths" in FILE_KINDS.entry(s["kind"]).options]
         if not without:
             message = "has no effect: the tasks have no lengths, or say them themselves"
             raise _wrong("--lengths", message)
@@ -135,10 +132,8 @@ def analysis_content(
     text: str, checkpoints: Sequence[str], corpus: str | None, gpus: float
 ) -> dict[str, Any]:
     """Return the content of a sweep that runs an analysis on every checkpoint, or without any.
-
     `text` is the name of an analysis or '{type: name, option: value}'; `corpus` is written as in a
-    sweep file. Raises DataError for an unknown analysis or option, and SweepError.
-    """
+    sweep file. Raises DataError for an unknown analysis or option, and SweepError."""
     analysis = parse_argument(text, "NAME")
     parse_analysis(analysis)  # first, because names are what is misspelt most often
     section: dict[str, Any] = {"kind": "analysis", "analysis": analysis}
@@ -151,10 +146,6 @@ def analysis_content(
         [section["from"]] = references
     grid = {"grid": {"analysis.from": references}} if len(references) > 1 else {}
     return {"stages": {"analysis": section}, **grid}
-
-
-def _has(kind: str, field: str) -> bool:
-    return field in FILE_KINDS.entry(kind).options
 
 
 def _sections(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -199,7 +190,7 @@ def _merge(known: dict[str, Any], section: Mapping[str, Any]) -> None:
     """Add a section of the same kind. One with tasks has equal fields: those of a task must not
     apply to another; without tasks, each field is given once."""
     kind = known["kind"]
-    if not _has(kind, "tasks"):
+    if "tasks" not in FILE_KINDS.entry(kind).options:
         for field, value in section.items():
             if known.setdefault(field, value) != value:
                 raise _wrong(TASKS_FLAG, f"{kind}.{field} is given twice")
@@ -260,10 +251,8 @@ report:
 
 
 def write_new_sweep(path: Path, text: Sequence[str]) -> Sweep:
-    """Write a sweep file for text files or patterns, or for Python's documentation.
-
-    Raises SweepError if `path` exists or can't be written, or if the text can't be used.
-    """
+    """Write a sweep file for text files or patterns, or for Python's documentation. Raises
+    SweepError if `path` exists or can't be written, or if the text can't be used."""
     there = _wrong("NAME", f"{path} is already there; choose another name")
     if path.suffix != ".yaml":
         needs = "a name that ends in .yaml, such as books.yaml"
@@ -274,8 +263,11 @@ def write_new_sweep(path: Path, text: Sequence[str]) -> Sweep:
         raise _wrong("NAME", f"{path.parent} is not a folder")
     lengths, data, corpus = LENGTHS, f"corpus: {DEFAULT_CORPUS}", DEFAULT_CORPUS
     if text:
-        lengths = _lengths(text)
-        places = [os.path.expanduser(place) for place in _short(text)]
+        lengths, first = _lengths(text), Path(text[0])
+        pattern = str(first.with_name(f"*{first.suffix}"))  # that a shell may have made files of
+        if len(text) > 1 and first.suffix and sorted(glob.glob(pattern)) == sorted(text):
+            text = [pattern]
+        places = [os.path.expanduser(place) for place in text]
         places = [p if os.path.isabs(p) else os.path.relpath(p, path.parent) for p in places]
         names = json.dumps(places if len(places) > 1 else places[0], ensure_ascii=False)
         data, corpus = f"files: {names}", f"{{files: {names}}}"
@@ -318,11 +310,3 @@ def _lengths(text: Sequence[str]) -> tuple[int, ...]:
             f" and more than {2 * TRAINED} are needed; give more text, in several paragraphs",
         )
     return lengths
-
-
-def _short(text: Sequence[str]) -> Sequence[str]:
-    """One pattern for files that a shell has made of one, such as books/*.txt."""
-    first = Path(text[0])
-    pattern = str(first.with_name(f"*{first.suffix}"))
-    is_all = len(text) > 1 and sorted(glob.glob(pattern)) == sorted(text)
-    return [pattern] if is_all and first.suffix else text

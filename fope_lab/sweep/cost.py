@@ -67,12 +67,10 @@ def _ends(data: Data) -> Mapping[int, float]:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a stage; a field is None if only running can tell it.
-
-    `tokens` is the number that the model reads, `flops` those of a training forward and backward
-    or of an evaluation forward, `memory` the most bytes of a worker. With `length_groups`, FLOPs
-    are those of the tokens that are computed. A perplexity is assumed to reach its limit of tokens.
-    """
+    """The cost of a stage; a field is None if only running can tell it. `tokens` is the number that
+    the model reads, `flops` those of a training forward and backward or of an evaluation forward,
+    `memory` the most bytes of a worker. With `length_groups`, FLOPs are those of the tokens that
+    are computed. A perplexity is assumed to reach its limit of tokens."""
 
     parameters: Parameters | None = None
     tokens: int | None = None

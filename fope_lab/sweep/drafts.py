@@ -1,15 +1,13 @@
 """The drafts of a sweep's stages: which sections there are at which grid points, from what parents.
 
-A draft is a section with the values of its axes and a parent, under one seed. If a parent has
-several variants, so has its child. The child of a section with `select` starts from the best of
-several candidates: the drafts of all values of the selected axis, under all seeds.
-
-`from` names a stage of the same file, a stage of another file (`file.yaml#stage`), a checkpoint
-folder, or a model of the Hugging Face hub (`hf:NAME@COMMIT`).
+A draft is a section with the values of its axes and a parent, under one seed. The child of a
+section with `select` starts from the best of several candidates: the drafts of all values of the
+selected axis, under all seeds.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -45,10 +43,8 @@ class OtherStages:
         """The stage that fits a point in its axes and seed. Raises OtherFileError."""
         seeds = sorted({stage.seed for stage in self.stages if stage.seed is not None})
         if seeds and point.seed not in seeds:
-            allowed = name_list(seeds)
-            raise OtherFileError(
-                f"{reference} has no stage with seed {point.seed} (allowed: {allowed})"
-            )
+            fault = f"{reference} has no stage with seed {point.seed}"
+            raise OtherFileError(f"{fault} (allowed: {name_list(seeds)})")
         own = point.choices
         matching = {
             stage.key: stage
@@ -65,10 +61,8 @@ class OtherStages:
             raise OtherFileError(f"{reference} has no stage for {where}")
         free = sorted({axis for s in matching.values() for axis in s.axes} - own.keys())
         labels = name_list(stage.label for stage in matching.values())
-        raise OtherFileError(
-            f"{reference} is ambiguous for {where}: {labels}; choose one in grid by"
-            f" {name_list(free)}"
-        )
+        fault = f"{reference} is ambiguous for {where}: {labels}"
+        raise OtherFileError(f"{fault}; choose one in grid by {name_list(free)}")
 
     def ancestors(self, stage: Stage) -> tuple[Stage, ...]:
         """Return the stages that one of the stages needs, parents first, and itself."""
@@ -82,11 +76,9 @@ class OtherStages:
 @dataclass(frozen=True)
 class Parent:
     """What a stage starts from at a grid point: a stage, a model that no stage makes, or nothing.
-
     `problem` says why there is nothing, unless that is right or reported elsewhere. `memo_key`
     tells parents apart, also equal stages that different axes lead to. `ancestors` are the stages
-    of other files that come into the sweep with this parent, itself included.
-    """
+    of other files that come into the sweep with this parent, itself included."""
 
     memo_key: Hashable = None
     stage: Stage | None = None
@@ -114,10 +106,8 @@ class Candidates:
 @dataclass(frozen=True)
 class Draft:
     """A section with choices for its axes, a parent and a seed, and the grid points that share it.
-
     `origins` tells the choices from those of other drafts. `parent` is the number of a draft,
-    candidates of which the best under the seed is the parent, or one from outside the file.
-    """
+    candidates of which the best under the seed is the parent, or one from outside the file."""
 
     section: str
     choices: Mapping[str, Choice]
@@ -129,10 +119,8 @@ class Draft:
 
 class Drafts:
     """Finds the drafts of all grid points, each once: `all`, and the `candidates` among them.
-
     `others` has the stages of other files by reference; what is missing there has been reported.
-    Relative paths start from `folder`.
-    """
+    Relative paths start from `folder`."""
 
     def __init__(
         self,
@@ -228,28 +216,22 @@ class Drafts:
         return list(order)
 
     def _outside(self, reference: Any, section: str, point: GridPoint) -> Parent:
-        if not isinstance(reference, str) or not reference:
-            return Parent()  # the check of the section says what is wrong with it
-        if reference in self._file.stages:  # a cycle, or no mapping: reported there
-            return Parent()
-        is_hub = reference.startswith(PREFIX)
-        if "#" in reference and not is_hub:
+        if not isinstance(reference, str) or not reference or reference in self._file.stages:
+            return Parent()  # wrong, no mapping or in a cycle: reported where it is checked
+        if reference.startswith(PREFIX):
+            read = functools.partial(read_hub_model, reference)
+        elif "#" in reference:
             return self._in_other_file(reference, point)
-        if not (is_hub or "/" in reference or os.path.exists(self._folder / reference)):
+        elif "/" in reference or os.path.exists(self._folder / reference):
+            read = functools.partial(read_checkpoint, reference, self._folder)
+        else:
             names = [name for name in self._file.stages if name != section]
             return Parent(
                 problem=f"no stage named {reference!r} in this file"
                 f"{did_you_mean(reference, names)} (allowed: {name_list([*names, OTHER_FORMS])})"
             )
         try:
-            model = self._cache.get(
-                ("model", reference, self._folder),
-                lambda: (
-                    read_hub_model(reference)
-                    if is_hub
-                    else read_checkpoint(reference, self._folder)
-                ),
-            )
+            model = self._cache.get(("model", reference, self._folder), read)
         except CheckpointError as error:
             return Parent(problem=str(error))
         return Parent(model.key, external=model)

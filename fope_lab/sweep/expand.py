@@ -34,11 +34,9 @@ NOT_AN_AXIS = {"kind": "", "seed": "; use seeds", "select": ""}
 
 
 class Expansion:
-    """The grid points of a sweep; wrong axes and entries are reported and left out.
-
-    `selectors` are the axes of the stages in other files that this file refers to, with their
-    values: such an axis selects a stage there.
-    """
+    """The grid points of a sweep; wrong axes and entries are reported and left out. `selectors` are
+    the axes of the stages in other files that this file refers to, with their values: such an axis
+    selects a stage there."""
 
     def __init__(
         self, file: SweepFile, selectors: Mapping[str, Sequence[Any]], problems: ProblemCollector

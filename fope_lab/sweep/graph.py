@@ -21,12 +21,10 @@ from fope_lab.sweep.seed_rule import SeedRule
 
 @dataclass(frozen=True)
 class Stage:
-    """One unit of work, checked and with its identity.
-
-    `section` is its name in the sweep file, `label` that name with the axes and seed. `parents` are
-    the keys of the stages that it needs, by role (data/roles.py), and `checkpoints` the folders
-    that it starts from. `missing_files` are gone, so that the stage can't run.
-    """
+    """One unit of work, checked and with its identity. `section` is its name in the sweep file,
+    `label` that name with the axes and seed. `parents` are the keys of the stages that it needs, by
+    role (data/roles.py), and `checkpoints` the folders that it starts from. `missing_files` are
+    gone, so that the stage can't run."""
 
     key: str
     label: str
@@ -58,11 +56,10 @@ class Stage:
 class Sweep:
     """A checked sweep: its stages, parents before their children.
 
-    `by_section` has the stages of each section; equal ones, which `stages` has once, for each way
-    that leads to them: tables show the first way, claims know every way. `selected` has, for each
-    section with `select`, the stages that others start from. `local_corpora` are those of local
-    files, and `missing_corpora` those whose files are gone and that the store knows. `seed_rule`
-    says which of the `seeds` are needed; without one, all are.
+    `by_section` has the stages of each section, equal ones for each way that leads to them: tables
+    show the first way, claims know every way. `selected` has, for each section with `select`, the
+    stages that others start from. The files of `missing_corpora` are gone, and the store knows
+    their content. `seed_rule` says which of the `seeds` are needed; without one, all are.
     """
 
     path: Path
@@ -93,11 +90,8 @@ def make_stage(
     cost: Cost | None = None,
     missing_files: tuple[str, ...] = (),
 ) -> Stage:
-    """Return a stage with its key and label.
-
-    `external` is the model that it starts from, unless a parent makes it; `key_replacements`
-    replace fields of the configuration in the key.
-    """
+    """Return a stage with its key and label. `external` is the model that it starts from, unless a
+    parent makes it; `key_replacements` replace fields of the configuration in the key."""
     axes, parents = dict(axes or {}), dict(parents or {})
     origin = {MODEL: external.key} if external else {}
     return Stage(

@@ -51,12 +51,10 @@ def _exact(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class StageFields:
-    """A stage's section at a grid point, with the values of `axes` set.
-
-    `origins` has the place in the file of every value that an axis set, by its path, and `created`
-    that of sections made around such a value. `problems` are the axes that could not be set. A
-    section equals itself alone, so that what follows from it can be cached by it.
-    """
+    """A stage's section at a grid point, with the values of `axes` set. `origins` has the place in
+    the file of every value that an axis set, by its path, and `created` that of sections made
+    around such a value. `problems` are the axes that could not be set. A section equals itself
+    alone, as a key of a cache."""
 
     name: str
     fields: dict[str, Any]
@@ -76,11 +74,9 @@ class StageFields:
 
 
 def apply_axes(name: str, section: Mapping[str, Any], choices: Mapping[str, Choice]) -> StageFields:
-    """Return the section `name` with the values that `choices` has for its axes.
-
-    Whole objects are set before the paths inside them, whatever the order in the file. A preset's
-    name becomes {type: name} when an axis sets an option of it.
-    """
+    """Return the section `name` with the values that `choices` has for its axes. Whole objects are
+    set before the paths inside them, whatever the order in the file. A preset's name becomes {type:
+    name} when an axis sets an option of it."""
     fields: dict[str, Any] = _copy(section)
     origins: dict[FieldPath, FieldPath] = {}
     created: dict[FieldPath, FieldPath] = {}

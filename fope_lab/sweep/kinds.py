@@ -23,37 +23,6 @@ NO_DATA = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class _MayBeUntrained(Entry[StageConfig]):
-    """A kind whose `train` may be UNTRAINED; `untrained` then has the other options."""
-
-    untrained: Entry[StageConfig] | None = None
-
-    def read(
-        self, given: Mapping[str, Any], base: Path | None = None, cache: Cache | None = None
-    ) -> StageConfig:
-        """Return the stage that trains, or the one that does not."""
-        if self.untrained is None or given.get(TRAIN) != UNTRAINED:
-            return super().read(given, base, cache)
-        left = {name: value for name, value in given.items() if name != TRAIN}
-        if left.get(DATA, ...) is None:
-            del left[DATA]
-        return self.untrained.read(left, base, cache)
-
-    def json_schema(self, fixed: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The schema of the stage that trains, in which `train` may also be UNTRAINED."""
-        schema = super().json_schema(fixed)
-        none = {
-            "const": UNTRAINED,
-            "description": "Take no step: the model only gets another embedding, without data.",
-        }
-        schema["properties"][TRAIN] = {
-            "anyOf": [schema["properties"][TRAIN], none],
-            "description": "The settings of the training, or none to extend without training.",
-        }
-        return schema
-
-
 class _FileKinds(Registry[StageConfig]):
     """Every kind that a sweep file may name."""
 
@@ -62,14 +31,7 @@ class _FileKinds(Registry[StageConfig]):
 
     def entry(self, name: str) -> Entry[StageConfig]:
         """The options of a kind, without the fields that something else gives."""
-        kind = self._types.all()[name]
-        entry = _in_file(kind)
-        if kind.untrained is None:
-            return entry
-        untrained = _in_file(kind.untrained, title="train: none")
-        untrained = dataclasses.replace(untrained, refused={**untrained.refused, DATA: NO_DATA})
-        known = {each.name: getattr(entry, each.name) for each in dataclasses.fields(entry)}
-        return _MayBeUntrained(**known, untrained=untrained)
+        return _in_file(self._types.all()[name])
 
 
 def _in_file(kind: type[StageConfig], title: str = "") -> Entry[StageConfig]:
@@ -80,6 +42,20 @@ def _in_file(kind: type[StageConfig], title: str = "") -> Entry[StageConfig]:
 
 FILE_KINDS = _FileKinds("stage kind", STAGE_TYPES, key="kind")
 """Every kind that a sweep file may name."""
+
+
+def read_stage(given: Mapping[str, Any], base: Path, cache: Cache) -> StageConfig:
+    """Return the stage of a section, which may be one without training. Raises ConfigError."""
+    name = given.get("kind")
+    kind = STAGE_TYPES.all().get(name) if isinstance(name, str) else None
+    if kind is None or kind.untrained is None or given.get(TRAIN) != UNTRAINED:
+        return FILE_KINDS.parse(given, base, cache=cache)
+    left = {key: value for key, value in given.items() if key not in ("kind", TRAIN)}
+    if left.get(DATA, ...) is None:
+        del left[DATA]
+    entry = _in_file(kind.untrained, title="train: none")
+    refused = {**entry.refused, DATA: NO_DATA}
+    return dataclasses.replace(entry, refused=refused).read(left, base, cache)
 
 
 NUMBERS = (pydantic_errors.NEEDS["int_type"], pydantic_errors.NEEDS["float_type"])
@@ -111,6 +87,5 @@ def needs_of(problem: Problem, section: StageFields) -> str | None:
 def _value(fields: Mapping[str, Any], path: FieldPath) -> Any:
     value: Any = fields
     for part in path:
-        known = isinstance(value, Mapping) and part in value
-        value = value[part] if known else None
+        value = value.get(part) if isinstance(value, Mapping) else None
     return value

@@ -35,15 +35,13 @@ from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems, seed_rule_problems
 from fope_lab.sweep.stage_builder import StageBuilder
-from fope_lab.sweep.sweep_file import SweepFile, no_mapping, read_sweep_file
+from fope_lab.sweep.sweep_file import no_mapping, read_sweep_file
 
 
 def load_sweep(path: str | Path, store: Store | None = None) -> Sweep:
-    """Read and check a sweep file, or a sweep that comes with fope-lab, by its name.
-
-    Raises SweepError with every problem. Local files that are gone count as `store` recorded them;
-    without a store they are a problem.
-    """
+    """Read and check a sweep file, or a sweep that comes with fope-lab, by its name. Raises
+    SweepError with every problem. Local files that are gone count as `store` recorded them; without
+    a store they are a problem."""
     with no_collections():
         return _Loader(store).load(sweep_path(path).absolute())
 
@@ -55,10 +53,7 @@ def parse_sweep(text: str, path: Path, store: Store | None = None) -> Sweep:
 
 def load_sweeps(paths: Sequence[str], store: Store | None = None) -> list[Sweep]:
     """The sweeps of files, of folders and of names (fope_lab/config/shipped.py); `store` knows
-    local files that are gone.
-
-    Raises SweepError with the problems of all of them.
-    """
+    local files that are gone. Raises SweepError with the problems of all of them."""
     problems: list[Problem] = []
     unique: dict[Path, Path] = {}  # a file that is named twice is one sweep
     for word in paths:
@@ -150,7 +145,15 @@ class _Loader:
         file = read_sweep_file(document, problems)
         if file is None:
             raise problems.error()
-        others = self._other_stages(file, path, problems)
+        others: dict[str, OtherStages] = {}
+        for at, reference in file.references():
+            if isinstance(reference, str) and "#" in reference:
+                try:
+                    others[reference] = self._other(reference, path.parent)
+                except SweepError as error:
+                    problems.add(*error.problems)
+                except OtherFileError as error:
+                    problems.add(Problem(at, str(error)))
         points = Expansion(file, _axes_of(others), problems).points()
         problems.add(*rule_problems(file))
         drafts = Drafts(file, path.parent, others, self._cache, problems)
@@ -179,20 +182,6 @@ class _Loader:
             local_corpora=self._corpora.read,
             missing_corpora=self._corpora.replaced,
         )
-
-    def _other_stages(
-        self, file: SweepFile, path: Path, problems: ProblemCollector
-    ) -> dict[str, OtherStages]:
-        found: dict[str, OtherStages] = {}
-        for at, reference in file.references():
-            if isinstance(reference, str) and "#" in reference:
-                try:
-                    found[reference] = self._other(reference, path.parent)
-                except SweepError as error:
-                    problems.add(*error.problems)
-                except OtherFileError as error:
-                    problems.add(Problem(at, str(error)))
-        return found
 
     def _other(self, reference: str, folder: Path) -> OtherStages:
         """Of a section with `select`, the chosen stages. Raises SweepError, OtherFileError."""

@@ -32,11 +32,10 @@ AROUND = ROWS.options.keys() | WEIGHT.options.keys()
 
 @dataclass(frozen=True)
 class KnownCorpus:
-    """A corpus as the store recorded it at `time`: its files with their SHA-256, its identity."""
+    """A corpus as the store recorded it, with the absolute paths of its files."""
 
+    record: CorpusRecord
     files: Mapping[str, str]
-    identity: Mapping[str, Any]
-    time: float
 
     @functools.cached_property
     def missing(self) -> tuple[str, ...]:
@@ -83,7 +82,7 @@ class LocalCorpora:
     def identity(self, corpus: Corpus) -> Mapping[str, Any]:
         """Return the identity of a corpus: as recorded if files are gone. Raises DataError."""
         known = self._replaced.get(_text(corpus.canonical()))
-        return known.identity if known else corpus.identity()
+        return known.record.identity if known else corpus.identity()
 
     def missing(self, corpus: Corpus) -> tuple[str, ...]:
         known = self._replaced.get(_text(corpus.canonical()))
@@ -149,7 +148,8 @@ def missing_note(replaced: Iterable[KnownCorpus]) -> str | None:
     known = list(replaced)
     if not known:
         return None
-    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(max(one.time for one in known)))
+    newest = max(one.record.time for one in known)
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(newest))
     files = [path for one in known for path in one.missing]
     return (
         f"{gone(files)}: the stages have the keys of the content that the store recorded on {day};"
@@ -166,7 +166,7 @@ def gone(files: Iterable[str]) -> str:
 
 def _as_known(record: CorpusRecord, folder: Path) -> KnownCorpus:
     files = {os.path.abspath(folder / path): sha256 for path, sha256 in record.files.items()}
-    return KnownCorpus(files, record.identity, record.time)
+    return KnownCorpus(record, files)
 
 
 def _places(corpus: Corpus, folder: Path) -> str:

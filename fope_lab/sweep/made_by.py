@@ -47,11 +47,9 @@ def output_digest(folder: StageFolder) -> str | None:
 def other_parents(
     stage: StageNode, stages: Mapping[str, StageNode], store: Store
 ) -> tuple[str, ...]:
-    """The parents with other output now than a finished stage read, by their sections.
-
-    `stages` has the parents by key. A parent counts as unchanged if its output is gone, and if the
-    stage did not record what it read.
-    """
+    """The parents with other output now than a finished stage read, by their sections. `stages` has
+    the parents by key. A parent counts as unchanged if its output is gone, and if the stage did not
+    record what it read."""
     read = store.folder(stage.kind, stage.key).parents_read()
     found = (
         stages[key].section

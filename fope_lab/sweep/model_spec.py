@@ -5,6 +5,7 @@ It is made by the stage, or by none: a checkpoint folder, or a model of the Hugg
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -70,10 +71,8 @@ class ModelSpec:
 def model_spec_of(
     spec: StageConfig, given: Mapping[str, Any], parent: ModelSpec | None, cache: Cache
 ) -> ModelSpec:
-    """Return the model of a stage, given the fields of its section and its parent's model.
-
-    Raises ConfigError if there can be none, or it has no positions for the longest sequence.
-    """
+    """Return the model of a stage, given the fields of its section and its parent's model. Raises
+    ConfigError if there can be none, or it has no positions for the longest sequence."""
     if isinstance(spec, Pretrain):
         model_spec = _new_model(spec, given)
     else:
@@ -92,10 +91,8 @@ def model_spec_of(
         model_spec = replace(model_spec, trained_mechanism=mechanism)
     pads = isinstance(spec, Extend) and spec.resizing == "pad"
     if pads and parent and not keeps_tensors(parent.embedding, model_spec.embedding):
-        message = (
-            f"found pad, but {model_spec.embedding_label} keeps nothing of"
-            f" {parent.embedding_label}, because more than frequencies differs"
-        )
+        keeps = f"{model_spec.embedding_label} keeps nothing of {parent.embedding_label}"
+        message = f"found pad, but {keeps}, because more than frequencies differs"
         raise ConfigError(Problem(("resizing",), message, allowed=("draw", "expand")))
     if isinstance(spec, Finetune) and spec.tokenizer is not None:
         _check_tokenizer(model_spec, spec.tokenizer)
@@ -106,11 +103,8 @@ def model_spec_of(
     if longest := spec.max_sequence_length():
         positions = model_spec.embedding.longest_sequence(model_spec.shape)
         if positions is not None and longest[1] > positions:
-            message = (
-                f"found {longest[1]}, but {model_spec.embedding_label} has positions for at most"
-                f" {positions} tokens"
-            )
-            raise ConfigError(Problem(longest[0], message))
+            has = f"{model_spec.embedding_label} has positions for at most {positions} tokens"
+            raise ConfigError(Problem(longest[0], f"found {longest[1]}, but {has}"))
     return model_spec
 
 
@@ -186,9 +180,8 @@ def _check_tokenizer(model_spec: ModelSpec, tokenizer: TokenizerRecipe) -> None:
     name, vocabulary = tokenizer_label(tokenizer), known_vocabulary(tokenizer)
     own, size = model_spec.tokenizer, model_spec.model.vocab_size
     if own != tokenizer and (is_built_in(own) or is_built_in(tokenizer)):
-        own_name = tokenizer_label(own)
-        message = f"the ids of {name} differ from those of the model's own tokenizer, {own_name}"
-        raise ConfigError(Problem(("tokenizer",), message))
+        message = f"the ids of {name} differ from those of the model's own tokenizer"
+        raise ConfigError(Problem(("tokenizer",), f"{message}, {tokenizer_label(own)}"))
     if vocabulary is not None and vocabulary > size:
         message = f"{name} has {vocabulary} tokens, but the model has a vocabulary of {size}"
         raise ConfigError(Problem(("tokenizer",), message))
@@ -204,10 +197,8 @@ class ExternalModel:
 
 
 def read_checkpoint(reference: str, base: Path) -> ExternalModel:
-    """Return the model in a folder, relative to `base` or to the current folder.
-
-    Raises fope_lab.model.checkpoint.CheckpointError if there is none.
-    """
+    """Return the model in a folder, relative to `base` or to the current folder. Raises
+    CheckpointError if there is none."""
     given = os.path.expanduser(reference)
     tried = [os.path.abspath(place / given) for place in (base, Path.cwd())]
     path = next((path for path in tried if os.path.isdir(path)), None)
@@ -215,28 +206,22 @@ def read_checkpoint(reference: str, base: Path) -> ExternalModel:
         raise CheckpointError(f"no folder {' nor '.join(dict.fromkeys(tried))}")
     try:
         folder = find_checkpoint(os.path.realpath(path))
-    except StoreError as error:
-        raise CheckpointError(str(error)) from None
-    config = read_config(folder)
-    own = config.tokenizer == str(folder)  # a Hugging Face folder, which has its own tokenizer
-    if own and not any((folder / name).is_file() for name in VOCABULARIES):
-        raise CheckpointError(no_tokenizer(folder))
-    identity: dict[str, Any] = {
-        "checkpoint": {name: _sha256(folder, name) for name in identifying_files(folder)}
-    }
-    if config.tokenizer.startswith(str(folder)):  # a file of the folder
-        try:
+        config = read_config(folder)
+        own = config.tokenizer == str(folder)  # a Hugging Face folder, which has its own tokenizer
+        if own and not any((folder / name).is_file() for name in VOCABULARIES):
+            raise CheckpointError(no_tokenizer(folder))
+        files = {name: _sha256(folder, name) for name in identifying_files(folder)}
+        identity: dict[str, Any] = {"checkpoint": files}
+        if config.tokenizer.startswith(str(folder)):  # a file of the folder
             identity["tokenizer"] = tokenizer_identity(config.tokenizer)
-        except DataError as error:
-            raise CheckpointError(str(error)) from None
+    except (StoreError, DataError) as error:
+        raise CheckpointError(str(error)) from None
     return _external(folder, identity, config)
 
 
 def read_hub_model(reference: str) -> ExternalModel:
-    """Return the model `hf:NAME@COMMIT` of the hub; only its config.json is downloaded.
-
-    Raises CheckpointError if it is not pinned to a commit, or if its config.json can't be read.
-    """
+    """Return the model `hf:NAME@COMMIT` of the hub; only its config.json is downloaded. Raises
+    CheckpointError if it is not pinned to a commit, or if its config.json can't be read."""
     name = hub_name(reference)
     assert name is not None  # the caller checks the prefix
     if not name.pinned:
@@ -268,13 +253,11 @@ def _external(path: Path, identity: dict[str, Any], config: CheckpointConfig) ->
 
 def _sha256(folder: Path, name: str) -> str:
     """From the manifest if the size fits: this spares reading gigabytes."""
-    try:
+    with contextlib.suppress(TypeError, KeyError, OSError):  # none, or of another format
         manifest: Any = read_json(folder / "manifest.json")
         entry = manifest["files"][name]
         if entry["size"] == (folder / name).stat().st_size:
             return str(entry["sha256"])
-    except (TypeError, KeyError, OSError):
-        pass  # no manifest, or one of another format
     try:
         return sha256_file(folder / name)
     except OSError as error:

@@ -34,11 +34,9 @@ _Finished = tuple[Path, frozenset[str]]
 
 
 def with_nearest(plans: Sequence[Plan], store: Store) -> list[Plan]:
-    """Return the plans, in which stages that the store lacks name its most similar stage.
-
-    Left out are stages that wait for others, because of which they run. Stages of the plans are not
-    named: of those, people know how they differ.
-    """
+    """Return the plans, in which stages that the store lacks name its most similar stage. Left out
+    are stages that wait for others, because of which they run. Stages of the plans are not named:
+    of those, people know how they differ."""
     stages = {stage.key: stage for planned in plans for stage in planned.sweep.stages}
     states = {key: state for planned in plans for key, state in planned.states.items()}
     finished = functools.cache(lambda kind: _read(store.root / kind, without=stages))

@@ -77,11 +77,9 @@ class NearestStage:
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep, and the state of each of its stages by key.
-
-    `changes` has the files that changed since finished stages ran, and `nearest` the most similar
-    finished stages of those that the store lacks (nearest.py).
-    """
+    """A sweep, and the state of each of its stages by key. `changes` has the files that changed
+    since finished stages ran, and `nearest` the most similar finished stages of those that the
+    store lacks (nearest.py)."""
 
     sweep: Sweep
     states: dict[str, StageState]
@@ -107,9 +105,7 @@ def stages_of(plans: Iterable[Plan]) -> list[Stage]:
 
 def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> Plan:
     """Return what a run of `sweep` would do, given what the store holds; without one, everything.
-
-    Planning writes nothing. Raises store.StoreError if `store` is not a folder.
-    """
+    Planning writes nothing. Raises store.StoreError if `store` is not a folder."""
     if store is not None:
         store = StoreSnapshot.of(store if isinstance(store, Store) else Store.open(store))
     found = read_states(sweep.stages, store) if store else {}

@@ -13,8 +13,6 @@ from fope_lab.stages.labels import label
 from fope_lab.sweep.grid_point import GridPoint
 
 MAX_PROBLEMS = 1_000
-ALTERNATIVES = ("grid", "zip")
-"""The sections of a sweep file that list the values of an axis."""
 
 
 class ProblemCollector:
@@ -58,28 +56,21 @@ class ProblemCollector:
         by_axis: dict[tuple[FieldPath, str], dict[FieldPath, list[GridPoint]]] = {}
         for problem, points in itertools.islice(self._at_points.items(), MAX_PROBLEMS):
             at = problem.path
-            axis = at[:2] if at[0] in ALTERNATIVES and len(at) == 3 else at
+            axis = at[:2] if at[0] in ("grid", "zip") and len(at) == 3 else at
             by_axis.setdefault((axis, problem.message), {})[at] = points
         all_values = functools.cache(lambda axis: _values(axis, grid).keys())
         for (axis, message), places in by_axis.items():
             at = axis if len(places) > 1 else next(iter(places))
             points = [point for found in places.values() for point in found]
             parts = []
-            for other in _unnamed_axes(at, points[0]):
+            for other, choice in points[0].choices.items():
+                if at[0] == "include" or other in at[1:2] or at[0] == choice.origin[0] == "zip":
+                    continue  # its place in the file tells the value
                 values = _values(other, points)
                 if values.keys() != all_values(other):
                     parts.append(f"{other} {', '.join(values.values())}")
             only = f" (with {'; '.join(parts)})" if parts else ""
             yield Problem(at, f"{message}{only}")
-
-
-def _unnamed_axes(at: FieldPath, point: GridPoint) -> list[str]:
-    """The axes whose value a place in the file does not tell."""
-    if at[0] == "include":
-        return []
-    if at[0] == "zip":
-        return [axis for axis, choice in point.choices.items() if choice.origin[0] != "zip"]
-    return [axis for axis in point.choices if axis not in at[1:2]]
 
 
 def _values(axis: str, points: Iterable[GridPoint]) -> dict[str, str]:

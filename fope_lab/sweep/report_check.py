@@ -27,19 +27,14 @@ def report_problems(
     rule: SeedRule | None = None,
 ) -> Iterator[Problem]:
     """Yield what is wrong with the section, each with its place in the file, or that a rule adds
-    seeds until claims are decided that no seed concerns.
-
-    Without the stages, because something is wrong with them, only the form of the texts is checked.
-    """
+    seeds until claims are decided that no seed concerns. Without the stages, because something is
+    wrong with them, only the form of the texts is checked."""
     stages = sum(len(found) for found in (by_section or {}).values())
     if len(section.stated) * stages > MOST_CLAIMS * max_stages:
-        limit = (
-            f"allowed: at most {MOST_CLAIMS * max_stages // stages:,}, unless max_stages says more"
-        )
-        yield Problem(
-            ("report", "claims"),
-            f"{len(section.stated):,} claims about {stages:,} stages ({limit})",
-        )
+        most = MOST_CLAIMS * max_stages // stages
+        fault = f"{len(section.stated):,} claims about {stages:,} stages"
+        limit = f"allowed: at most {most:,}, unless max_stages says more"
+        yield Problem(("report", "claims"), f"{fault} ({limit})")
         return
     catalogue = None if by_section is None else Catalogue(by_section)
     first: dict[Claim, FieldPath] = {}
@@ -47,8 +42,7 @@ def report_problems(
     for stated in section.stated:
         try:
             claim = parse_claim(stated.text)
-            meant = claim.canonical
-            if (same := first.setdefault(meant, stated.path)) != stated.path:
+            if (same := first.setdefault(claim.canonical, stated.path)) != stated.path:
                 raise ClaimError(f"says the same as {format_path(('claims', *same))}")
             if catalogue is not None:
                 numbers = (n for one in compare(claim, catalogue).combinations for n in one.numbers)
@@ -57,9 +51,8 @@ def report_problems(
             seeded.append(True)
             yield Problem(("report", "claims", *stated.path), str(error))
     if rule is not None and rule.until == CLAIMS and seeded and not any(seeded):
-        yield Problem(
-            UNTIL, "found claims, but no claim is about models that the sweep trains under seeds"
-        )
+        fault = "found claims, but no claim is about models that the sweep trains under seeds"
+        yield Problem(UNTIL, fault)
     for part, texts in (("tables", section.tables), ("figures", section.figures)):
         for i, text in enumerate(texts or ()):
             try:
@@ -77,9 +70,7 @@ def seed_rule_problems(
     by_section: Mapping[str, Sequence[Stage]] | None,
 ) -> Iterator[Problem]:
     """Yield what is wrong with the rule; without stages, since some are wrong, less is checked.
-
-    `by_section` has the stages of the file's own sections, whose seeds the rule is about.
-    """
+    `by_section` has the stages of the file's own sections, whose seeds the rule is about."""
     if rule is None:
         return
     if rule.until == CLAIMS and not section.claims:

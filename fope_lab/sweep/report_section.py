@@ -30,10 +30,8 @@ Text = Annotated[str, MinLen(1)]
 
 @dataclass(frozen=True)
 class Sentence:
-    """What a claim stands for: the words of a paper and where they are, and a note of ours.
-
-    Without a quotation, the note says where the claim comes from.
-    """
+    """What a claim stands for: the words of a paper and where they are, and a note of ours. Without
+    a quotation, the note says where the claim comes from."""
 
     quote: str = ""
     place: str = ""
@@ -93,11 +91,10 @@ def _parse(value: Any, base: Path) -> str | ClaimGroup:
     return value
 
 
-def _schema() -> dict[str, Any]:
-    return {"anyOf": [{"type": "string"}, entry_of(ClaimGroup).json_schema()]}
-
-
-ClaimOrGroup = Annotated[str | ClaimGroup, Parsed(_parse, _schema)]
+ClaimOrGroup = Annotated[
+    str | ClaimGroup,
+    Parsed(_parse, lambda: {"anyOf": [{"type": "string"}, entry_of(ClaimGroup).json_schema()]}),
+]
 """A claim, or claims with the sentence that they stand for."""
 
 
@@ -149,8 +146,8 @@ class ReportSection(Options):
         for i, one in enumerate(self.claims):
             if isinstance(one, str):
                 stated.append(StatedClaim(one, (i,)))
-            else:
-                basis = Sentence(one.quote or "", one.place or "", one.note or "")
-                places = enumerate(one.claims)
-                stated += [StatedClaim(text, (i, "claims", j), basis) for j, text in places]
+                continue
+            basis = Sentence(one.quote or "", one.place or "", one.note or "")
+            for j, text in enumerate(one.claims):
+                stated.append(StatedClaim(text, (i, "claims", j), basis))
         return tuple(stated)

@@ -16,6 +16,7 @@ from fope_lab.data.recipe import data_json_schema
 from fope_lab.data.tokenizers.recipe import tokenizer_json_schema
 from fope_lab.embeddings import EMBEDDINGS
 from fope_lab.stages import Resources, TrainSettings
+from fope_lab.stages.base import STAGE_TYPES, UNTRAINED
 from fope_lab.stages.sections import model_json_schema
 from fope_lab.sweep.kinds import FILE_KINDS
 from fope_lab.sweep.sweep_file import SweepFile
@@ -33,6 +34,11 @@ SECTIONS: Mapping[str, Callable[[], dict[str, Any]]] = {
 }
 """The parts of a stage's section that several kinds of stages share, by name."""
 
+NOT_TRAINED = {
+    "const": UNTRAINED,
+    "description": "Take no step: the model only gets another embedding, without data.",
+}
+
 
 def sweep_json_schema() -> dict[str, Any]:
     """The schema; `fope-lab schema` prints it, and sweeps/schema.json holds it."""
@@ -43,7 +49,14 @@ def sweep_json_schema() -> dict[str, Any]:
     stages["additionalProperties"] = False
 
     shared = {name: schema() for name, schema in SECTIONS.items()}
-    kinds = {name: _kind_schema(name) for name in FILE_KINDS.all_names()}
+    kinds = {name: entry.json_schema() for name, entry in FILE_KINDS.entries.items()}
+    for name, schema in kinds.items():
+        schema["properties"]["kind"] = True  # checked where the kind is chosen by it
+        if STAGE_TYPES.all()[name].untrained is not None:
+            schema["properties"]["train"] = {
+                "anyOf": [schema["properties"]["train"], NOT_TRAINED],
+                "description": "The settings of the training, or none to extend without training.",
+            }
     assert not kinds.keys() & shared.keys()
     references = {
         name: _incomplete(_referring(schema, {n: s for n, s in shared.items() if n != name}))
@@ -75,12 +88,6 @@ def _stage_schema() -> dict[str, Any]:
     }
 
 
-def _kind_schema(name: str) -> dict[str, Any]:
-    schema = FILE_KINDS.entry(name).json_schema()
-    schema["properties"]["kind"] = True  # checked where the kind is chosen by it
-    return schema
-
-
 def _referring(schema: Any, shared: Mapping[str, Any]) -> Any:
     if isinstance(schema, list):
         return [_referring(item, shared) for item in schema]
@@ -101,11 +108,8 @@ def _incomplete(schema: Any) -> Any:
         return [_incomplete(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    result = {
-        key: _incomplete(value)
-        for key, value in schema.items()
-        if not (key == "required" and isinstance(value, list))
-    }
+    kept = (key for key, value in schema.items() if key != "required" or isinstance(value, dict))
+    result = {key: _incomplete(schema[key]) for key in kept}
     alternatives = result.get("anyOf", ())
     consts = (one.get("properties", {}).get("type", {}).get("const") for one in alternatives)
     types = [name for name in consts if name is not None]

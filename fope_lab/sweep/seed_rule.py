@@ -51,9 +51,9 @@ def _parse_until(value: Any, base: Path) -> Any:
             return entry_of(StoppedEarly).read(value, base)
     if value == CLAIMS:
         return CLAIMS
-    needs = "claims, or {stopped_early: 5} for a number of seeds"
     if isinstance(value, str) and value not in rules:
         raise ConfigError(unknown_name((), "rule", value, rules))
+    needs = "claims, or {stopped_early: 5} for a number of seeds"
     raise ConfigError(Problem((), f"found {shown(value)}", needs))
 
 
@@ -110,9 +110,11 @@ def _parse_seeds(value: Any, base: Path) -> tuple[int, ...] | SeedRule:
     return seeds
 
 
-def _seeds_schema() -> dict[str, Any]:
-    return {"anyOf": [SEED_LIST.json_schema(), entry_of(SeedRule).json_schema()]}
-
-
-Seeds = Annotated[tuple[int, ...] | SeedRule, Parsed(_parse_seeds, _seeds_schema)]
+Seeds = Annotated[
+    tuple[int, ...] | SeedRule,
+    Parsed(
+        _parse_seeds,
+        lambda: {"anyOf": [SEED_LIST.json_schema(), entry_of(SeedRule).json_schema()]},
+    ),
+]
 """A list of seeds, or a rule that adds seeds where they are needed."""

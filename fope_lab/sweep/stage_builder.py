@@ -28,7 +28,7 @@ from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.drafts import Candidates, Draft, Drafts, Parent
 from fope_lab.sweep.graph import Stage, make_stage
 from fope_lab.sweep.grid_point import StageFields, apply_axes
-from fope_lab.sweep.kinds import FILE_KINDS, needs_of
+from fope_lab.sweep.kinds import needs_of, read_stage
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
 from fope_lab.sweep.problem_collector import ProblemCollector
@@ -37,8 +37,7 @@ from fope_lab.sweep.sweep_file import SweepFile
 
 @dataclass(frozen=True)
 class _SharedWork:
-    """What stages with the same fields and like models share, whatever their seeds and parents'
-    keys: `spec` without a seed, the preparation stages, and their keys by role."""
+    """What stages with the same fields and like models share, whatever their seeds and parents."""
 
     spec: StageConfig
     model_spec: ModelSpec
@@ -74,9 +73,9 @@ class StageBuilder:
 
     def build_all(self) -> None:
         """Build every draft, until nobody would read more problems; none if they are too many."""
-        drafts, most = self._drafts, self._file.max_stages
+        drafts = self._drafts
         count = len(drafts.all) + len(drafts.candidates) * len(self._file.every_seed)
-        if count > most:
+        if count > self._file.max_stages:
             found = f"{count:,} stages with all axes and seeds"
             self._problems.add(self._file.too_many(found, "stages"))
             return
@@ -116,7 +115,12 @@ class StageBuilder:
         if number in self._built:
             return self._built[number]
         draft = self._drafts.all[number]
-        parent = self._parent(draft)
+        if isinstance(draft.parent, int):
+            parent = Parent(stage=self._build(draft.parent))
+        elif isinstance(draft.parent, Candidates):
+            parent = Parent(stage=self._choose(draft.parent).get(draft.seed))
+        else:
+            parent = draft.parent
         fields = self._fields_of(draft)
         problems = list(fields.problems)
         if parent.problem is not None:
@@ -167,13 +171,6 @@ class StageBuilder:
             self._stages |= by_key
         return chosen
 
-    def _parent(self, draft: Draft) -> Parent:
-        if isinstance(draft.parent, int):
-            return Parent(stage=self._build(draft.parent))
-        if isinstance(draft.parent, Candidates):
-            return Parent(stage=self._choose(draft.parent).get(draft.seed))
-        return draft.parent
-
     def _fields_of(self, draft: Draft) -> StageFields:
         place = (draft.section, draft.origins)
         if place not in self._fields:
@@ -189,7 +186,7 @@ class StageBuilder:
                 others = {name for name in ("data", "resources") if (name,) not in fields.origins}
                 given = {name: value for name, value in given.items() if name not in others}
             located = self._corpora.located(given, self._folder, self._file.name)
-            return FILE_KINDS.parse(located, self._folder, cache=self._cache)
+            return read_stage(located, self._folder, self._cache)
 
         return self._shared.get(fields, read)
 
@@ -213,17 +210,16 @@ class StageBuilder:
         model = parent.model_spec
         work = self._shared.get((fields, model), lambda: self._prepare(spec, fields, model))
         self._check_text(work, parent.stage)
-        of_parent = parent.stage.seed if parent.stage else None
-        own = work.spec
+        own, of_stage = work.spec, parent.stage.seed if parent.stage else None
         if isinstance(own, TrainingConfig):
-            own = dataclasses.replace(own, seed=seed, best_of=None)
+            own, of_stage = dataclasses.replace(own, seed=seed, best_of=None), seed
         elif isinstance(own, SwapEmbedding):
-            own = dataclasses.replace(own, seed=of_parent or 0)
+            own = dataclasses.replace(own, seed=of_stage or 0)
         stage = make_stage(
             own,
             section=fields.name,
             axes=axes,
-            seed=seed if isinstance(own, TrainingConfig) else of_parent,
+            seed=of_stage,
             parents={**({MODEL: parent.stage.key} if parent.stage else {}), **work.parents},
             external=parent.external,
             key_replacements=work.key_replacements,
@@ -266,12 +262,9 @@ class StageBuilder:
 
     def _check_text(self, work: _SharedWork, parent: Stage | None) -> None:
         """Refuse a loss on text that selected the model, or one that it was trained from."""
-        if work.spec.part_read() is None:
-            return
-        for stage in self._lineage(parent):
-            if isinstance(stage.spec, Select):
-                for key in stage.parents.values():
-                    _check_unread(work, self._models[key])
+        for stage in self._lineage(parent) if work.spec.part_read() is not None else ():
+            for key in stage.parents.values() if isinstance(stage.spec, Select) else ():
+                _check_unread(work, self._models[key])
 
 
 def _check_unread(work: _SharedWork, candidate: Stage) -> None:
@@ -283,8 +276,5 @@ def _check_unread(work: _SharedWork, candidate: Stage) -> None:
     for i, field in enumerate(spec.corpora()):
         if work.parents.get(text_role(i)) in read:
             fault = f"this text selected the model of {section}: the score would be biased"
-            needs = (
-                f"part: second-half here and train.validation_part: first-half in {section}, or"
-                " another corpus"
-            )
-            raise ConfigError(Problem((field,), fault, needs))
+            halves = f"part: second-half here and train.validation_part: first-half in {section}"
+            raise ConfigError(Problem((field,), fault, f"{halves}, or another corpus"))

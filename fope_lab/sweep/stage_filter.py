@@ -51,11 +51,9 @@ AnyStage = TypeVar("AnyStage", bound=NamedStage)
 def find_stages(
     stages: Iterable[AnyStage], names: Iterable[str], at: FieldPath = ()
 ) -> list[AnyStage]:
-    """The stages that any of the names means, each key once, in the order of `stages`.
-
-    `stages` may have a key under several names. `at` is the argument that errors name. Raises
-    SweepError for a name that means no stage, and for digits with which several keys begin.
-    """
+    """The stages that any of the names means, each key once, in the order of `stages`. Errors name
+    the argument `at`. Raises SweepError for a name that means no stage, and for digits with which
+    several keys begin."""
     known = list(stages)
     problems: list[Problem] = []
     named: set[str] = set()
@@ -133,22 +131,23 @@ def _restricted(plans: Sequence[Plan], keys: Iterable[str]) -> list[Plan]:
         if stage.key in needed:
             parents = stage.parents.values()
             needed.update(key for key in parents if stage.key not in done or key in done)
-    restricted = []
-    for planned in plans:
-        stages = tuple(stage for stage in planned.sweep.stages if stage.key in needed)
-        states = {key: state for key, state in planned.states.items() if key in needed}
-        sweep = replace(planned.sweep, stages=stages)
-        restricted.append(replace(planned, sweep=sweep, states=states))
-    return restricted
+    return [
+        replace(
+            planned,
+            sweep=replace(
+                planned.sweep, stages=tuple(s for s in planned.sweep.stages if s.key in needed)
+            ),
+            states={key: state for key, state in planned.states.items() if key in needed},
+        )
+        for planned in plans
+    ]
 
 
 def stages_to_redo(
     plans: Sequence[Plan], names: Iterable[str] = (), *, stale: bool = False
 ) -> list[Stage]:
-    """The named stages, with `stale` those whose code has changed, and all descendants.
-
-    Parents come first. Raises SweepError for a name that means no stage.
-    """
+    """The named stages, with `stale` those whose code has changed, and all descendants. Parents
+    come first. Raises SweepError for a name that means no stage."""
     stages = stages_of(plans)
     redone = {key for planned in plans for key in planned.changes} if stale else set[str]()
     redone |= {stage.key for stage in find_stages(stages, names, ("--redo",))}

@@ -130,10 +130,9 @@ class SweepFile(Options):
         """The axis in the grid of each section with a readable `select`."""
         found = {}
         for name, section in self.stages.items():
-            rule = section.get("select") if isinstance(section, dict) else None
-            over = rule.get("over") if isinstance(rule, dict) else None
-            if isinstance(over, str) and over:
-                found[name] = f"{name}.{over}"
+            match section:
+                case {"select": {"over": str(over)}} if over:
+                    found[name] = f"{name}.{over}"
         return found
 
     def too_many(self, found: str, at: str) -> Problem:
@@ -151,16 +150,14 @@ class SweepFile(Options):
                 if axis.endswith(".from"):
                     yield from (((part, axis, i), value) for i, value in enumerate(values))
         for i, point in enumerate(self.include):
-            froms = ((axis, value) for axis, value in point.items() if axis.endswith(".from"))
-            yield from ((("include", i, axis), value) for axis, value in froms)
+            for axis, value in point.items():
+                if axis.endswith(".from"):
+                    yield ("include", i, axis), value
 
 
 def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile | None:
-    """Return the top level of a file without what is wrong, which is reported; None if much is.
-
-    A section that is no mapping stays, so that references to it are not reported too. Imports the
-    plug-ins.
-    """
+    """Return the top level of a file without what is wrong, which is reported; None if much is. A
+    section that is no mapping stays: references to it are right. Imports the plug-ins."""
     value = document.value
     if not isinstance(value, dict):
         problems.add(no_mapping(value))
@@ -174,7 +171,13 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
         problems.add(*error.problems)
         return None
     right, wrong = entry_of(SweepFile).right_values(value)
-    problems.add(*(_with_seeds(problem, value) for problem in wrong))
+    for problem in wrong:
+        count = value.get("seeds")
+        if problem.path == ("seeds",) and type(count) is int and 0 < count <= MOST_WRITTEN_SEEDS:
+            needs = f"{problem.needs}, such as {list(range(count))}"
+            problems.add(replace(problem, needs=needs))
+        else:
+            problems.add(problem)
     stages = value.get("stages")
     if not isinstance(stages, dict) or not stages:
         return None
@@ -192,11 +195,3 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
 def no_mapping(value: Any) -> Problem:
     fault = "is empty" if value is None else f"found {shown(value)}"
     return Problem((), fault, "a mapping with name and stages")
-
-
-def _with_seeds(problem: Problem, content: dict[str, Any]) -> Problem:
-    """Where a number stands in place of the list of seeds, name the list of so many."""
-    count = content.get("seeds")
-    if problem.path != ("seeds",) or type(count) is not int or not 0 < count <= MOST_WRITTEN_SEEDS:
-        return problem
-    return replace(problem, needs=f"{problem.needs}, such as {list(range(count))}")

@@ -152,7 +152,7 @@ def _by_x(group: MetricGroup, style: Style, name: str) -> Figure | None:
         name,
         f"{group.title} by context length" if by_length else group.title,
         metric,
-        metric.axis_label,
+        metric.axis.label if metric.axis else "",
         {p: [_curve(series, style) for series in of] for p, of in group.panels.items()},
         _notes(group, style, xs),
         group.unequal,

@@ -179,7 +179,7 @@ def _columns(xs: Sequence[int | None], trained: Iterable[int]) -> tuple[TableCol
 
 
 def _axis_notes(metric: Metric) -> list[str]:
-    columns = [] if metric.axis is None else [f"Columns: {metric.axis_label}."]
+    columns = [] if metric.axis is None else [f"Columns: {metric.axis.label}."]
     return columns + _direction_notes(metric)
 
 
