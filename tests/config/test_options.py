@@ -71,17 +71,12 @@ def test_what_is_given_is_read_and_the_rest_is_default() -> None:
         ({"width": True}, ["width: found true, needs a whole number"]),
         ({"width": 1, "shade": "red"}, ["shade: found 'red', needs a shade"]),
         ({"width": 1, "mode": "wet"}, ["a wet brush of width 1 draws nothing"]),
-        (
-            {"widht": 1, "force": -1},
-            [
-                "widht: unknown option 'widht' of a brush; did you mean 'width'? "
-                "(allowed: force, mode, shade, sizes, width)",
-                "force: found -1, needs more than 0",
-                "width: is missing: a brush needs it",
-            ],
-        ),
+        ({"widht": 1, "force": -1},
+         ["widht: unknown option 'widht' of a brush; did you mean 'width'? "
+         "(allowed: force, mode, shade, sizes, width)", "force: found -1, needs more than 0",
+         "width: is missing: a brush needs it"]),
     ],
-)
+)  # fmt: skip
 def test_every_problem_is_told_with_its_place(given: dict[str, Any], problems: list[str]) -> None:
     assert problems_of(given) == problems
 

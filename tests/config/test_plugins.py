@@ -79,21 +79,15 @@ def test_a_file_and_its_module_are_one(
         ("1 / 0", "wrong.py, line 1: raises ZeroDivisionError on import: division by zero"),
         ("import os\na b", "wrong.py, line 2: raises SyntaxError on import: invalid syntax"),
         ("import sys\n\nsys.exit(3)", "wrong.py, line 3: raises SystemExit on import: 3"),
-        (
-            MINE.replace('"mine"', '"alibi"'),
-            "wrong.py, line 6: Mine can't be 'alibi',"
-            " which is the name of fope_lab.embeddings.alibi.Alibi",
-        ),
-        (
-            MINE.replace('"mine"', '"rope"'),
-            "wrong.py, line 6: Mine can't be 'rope', which is the name of a preset",
-        ),
-        (
-            MINE + MINE.replace("class Mine", "class Other"),
-            "wrong.py, line 13: Other can't be 'mine', which is the name of plugin_wrong.Mine",
-        ),
+        (MINE.replace('"mine"', '"alibi"'),
+         "wrong.py, line 6: Mine can't be 'alibi',"
+         " which is the name of fope_lab.embeddings.alibi.Alibi"),
+        (MINE.replace('"mine"', '"rope"'),
+         "wrong.py, line 6: Mine can't be 'rope', which is the name of a preset"),
+        (MINE + MINE.replace("class Mine", "class Other"),
+         "wrong.py, line 13: Other can't be 'mine', which is the name of plugin_wrong.Mine"),
     ],
-)
+)  # fmt: skip
 def test_a_plugin_that_can_not_be_used_is_one_problem(
     text: str, fault: str, mine: Path, tmp_path: Path
 ) -> None:

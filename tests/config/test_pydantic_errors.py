@@ -50,45 +50,31 @@ NAN = float("nan")
     ("value", "texts"),
     [
         ({"leaves": []}, ["leaves: found [], needs at least one entry"]),
-        (
-            {"leaves": [LEAF] * 3},
-            ["leaves: found [{'size': 1}, {'size': 1}, {'size': 1}], needs at most 2 entries"],
-        ),
+        ({"leaves": [LEAF] * 3},
+         ["leaves: found [{'size': 1}, {'size': 1}, {'size': 1}], needs at most 2 entries"]),
         ({"leaves": [{"size": -1}]}, ["leaves[0].size: found -1, needs more than 0"]),
         ({"leaves": [{"size": 10.5}]}, ["leaves[0].size: found 10.5, needs at most 10"]),
-        (
-            {"leaves": [{"size": float("nan")}]},
-            ["leaves[0].size: found nan, needs a finite number"],
-        ),
+        ({"leaves": [{"size": float("nan")}]},
+         ["leaves[0].size: found nan, needs a finite number"]),
         ({"leaves": [{}]}, ["leaves[0].size: is missing"]),
         ({"leaves": [3]}, ["leaves[0]: found 3, needs a mapping"]),
-        (
-            {"leaves": [{**LEAF, "color": "blu"}]},
-            ["leaves[0].color: found 'blu'; did you mean 'blue'? (allowed: red, blue)"],
-        ),
-        (
-            {"leaves": [{**LEAF, "colo": "red"}]},
-            ["leaves[0].colo: unknown key 'colo'; did you mean 'color'? (allowed: color, size)"],
-        ),
+        ({"leaves": [{**LEAF, "color": "blu"}]},
+         ["leaves[0].color: found 'blu'; did you mean 'blue'? (allowed: red, blue)"]),
+        ({"leaves": [{**LEAF, "colo": "red"}]},
+         ["leaves[0].colo: unknown key 'colo'; did you mean 'color'? (allowed: color, size)"]),
         ({"leaves": [LEAF], "name": ""}, ["name: found '', needs text that is not empty"]),
         ({"leaves": [LEAF], "from": 3}, ["from: found 3, needs text"]),
-        (
-            {"leaves": [LEAF], "either": None},
-            ["either: found nothing, needs a whole number or a list"],
-        ),
+        ({"leaves": [LEAF], "either": None},
+         ["either: found nothing, needs a whole number or a list"]),
         ({"leaves": [LEAF], "by_name": {"a": 1}}, ["by_name.a: found 1, needs an even number"]),
         ({"leaves": [LEAF], "by_name": {"a": 4}}, ["by_name.a.half: is square"]),
         ({"leaves": [LEAF], "by_name": []}, ["by_name: found [], needs a mapping"]),
         ({"leaves": [LEAF], "pair": [0, "c"]}, ["pair[1]: found 'c' (allowed: a, b)"]),
-        (
-            {"leaves": [LEAF], "form": 3},
-            [
-                "form: unknown key 'form'; did you mean 'from'? (allowed: by_name, "
-                "either, from, leaves, name, pair)"
-            ],
-        ),
+        ({"leaves": [LEAF], "form": 3},
+         ["form: unknown key 'form'; did you mean 'from'? (allowed: by_name, "
+         "either, from, leaves, name, pair)"]),
     ],
-)
+)  # fmt: skip
 def test_an_error_is_told_in_our_words(value: Any, texts: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         read_section(Tree, value)

@@ -70,26 +70,20 @@ def test_a_description_stands_for_a_thing(
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (
-            "circel",
-            "at: unknown shape 'circel'; did you mean 'circle'? (allowed: dot, unit, and with "
-            "options circle)",
-        ),
-        (
-            {"type": "dott"},
-            "at.type: unknown shape 'dott'; did you mean 'dot'? (allowed: circle, dot, unit)",
-        ),
+        ("circel",
+         "at: unknown shape 'circel'; did you mean 'circle'? (allowed: dot, unit, and with "
+         "options circle)"),
+        ({"type": "dott"},
+         "at.type: unknown shape 'dott'; did you mean 'dot'? (allowed: circle, dot, unit)"),
         ({"type": 3}, "at.type: found 3, needs the shape's name (allowed: circle, dot, unit)"),
         ({"points": []}, "at.type: is missing: the shape's name (allowed: circle, dot, unit)"),
         (3, "at: found 3, needs the shape's name or a mapping with its type"),
         ("circle", "at.radius: is missing: shape circle needs it"),
-        (
-            {"radius": 1, "radios": 2},
-            "at.radios: unknown option 'radios' of shape circle; did you mean 'radius'? "
-            "(allowed: inner, points, radius)",
-        ),
+        ({"radius": 1, "radios": 2},
+         "at.radios: unknown option 'radios' of shape circle; did you mean 'radius'? "
+         "(allowed: inner, points, radius)"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_told(shapes: Registry[Shape], value: Any, message: str) -> None:
     with pytest.raises(ShapeError) as caught:
         shapes.parse(value, at=("at",))

@@ -67,13 +67,6 @@ def test_integers_with_an_exponent_are_exact(
     assert value(tmp_path_factory.getbasetemp(), f"a: {number}e0") == {"a": number}
 
 
-def test_large_powers_of_ten_are_exact(tmp_path: Path) -> None:
-    for exponent in range(19):
-        found = value(tmp_path, f"a: 1e{exponent}")["a"]
-        assert found == 10**exponent
-        assert isinstance(found, int)
-
-
 def test_lines_of_fields(tmp_path: Path) -> None:
     text = "a:\n  b: 1\n  c:\n    - x\n    - {d: 5,\n       e: 6}\n"
     document = Document(write(tmp_path / "file.yaml", text))

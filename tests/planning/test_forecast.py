@@ -217,32 +217,6 @@ def test_a_resumed_stage_that_does_not_know_its_time_is_not_used(
     assert seconds_learnt(store) is None
 
 
-def test_a_record_of_another_version_is_not_used(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    path = finished(store, "one")
-    done = json.loads(path.read_text())
-    del done["ran"]["threads"]
-    path.write_text(json.dumps(done))
-    assert seconds_learnt(store) is None
-
-
-def test_an_attempt_that_goes_on_says_so(tmp_path: Path) -> None:
-    folder = Store(tmp_path).folder("pretrain", "key")
-    with folder.begin("test", {}) as attempt:
-        attempt.writer.save_checkpoint(1, lambda path: (path / "x").write_text("x") and None)
-    with folder.begin("test", {}) as attempt:
-        attempt.finish({}, RAN)
-    assert json.loads((folder.path / "DONE").read_text())["ran"]["resumed"] is True
-
-
-def test_a_stage_of_an_older_version_is_not_used(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    with store.folder("pretrain", "key").begin("test", {}) as attempt:
-        attempt.finish({})
-    assert list(store.execution_records()) == []
-    assert seconds_learnt(store) is None
-
-
 def test_a_gpu_counts_by_the_clock(tmp_path: Path) -> None:
     store = Store(tmp_path)
     whole = work(share=1.0)

@@ -29,17 +29,6 @@ def test_the_other_text_is_in_the_key_and_prepared(tmp_path: Path) -> None:
     assert twice.parents["data.1"] == stage(tmp_path, corpus="python-docs").parents["data.0"]
 
 
-def test_the_key_has_what_the_text_holds_and_not_where_it_lies(tmp_path: Path) -> None:
-    found = []
-    for folder in (tmp_path / "a", tmp_path / "b"):
-        folder.mkdir()
-        (folder / "text.txt").write_text("To be, or not to be")
-        found.append(stage(folder, over={"files": "*.txt"}).key)
-    assert found[0] == found[1]
-    (tmp_path / "b" / "text.txt").write_text("that is the question")
-    assert stage(tmp_path / "b", over={"files": "*.txt"}).key != found[0]
-
-
 @pytest.mark.parametrize("more", [{}, {"method": "sliding", "stride": 16}])
 def test_both_texts_are_read(tmp_path: Path, more: dict[str, Any]) -> None:
     alone = stage(tmp_path, tokens=1000, **more).cost

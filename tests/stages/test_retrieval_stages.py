@@ -16,34 +16,22 @@ def child(section: str) -> str:
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        (
-            "kind: needle, lengths: [400, 100]",
-            "lengths: the English prompt with key 77997 needs at least 253 tokens with "
-            "this tokenizer, but length is 100; the symbolic form needs 12",
-        ),
-        (
-            "kind: needle, lengths: [64], form: symbolic, corpus: c4",
-            "corpus: has no effect: the symbolic form has a filler of its own",
-        ),
-        (
-            "kind: ruler, lengths: [40], form: symbolic, tasks: [key-value]",
-            "lengths: a key-value prompt with 4 statements needs at least 45 tokens, but length "
-            "is 40",
-        ),
-        (
-            "kind: ruler, lengths: [640], form: symbolic, chains: 4, hops: 9",
-            "hops: found 9, needs at most 5: the symbolic form has 26 variables",
-        ),
-        (
-            "kind: ruler, lengths: [640], queries: 3, keys: 2, tasks: [key-value]",
-            "queries: found 3, needs at most 2, the number of keys",
-        ),
-        (
-            "kind: ruler, lengths: [2000], hops: 2, tasks: [key-value]",
-            "hops: has no effect: variable-tracking is not among the tasks",
-        ),
+        ("kind: needle, lengths: [400, 100]",
+         "lengths: the English prompt with key 77997 needs at least 253 tokens with "
+         "this tokenizer, but length is 100; the symbolic form needs 12"),
+        ("kind: needle, lengths: [64], form: symbolic, corpus: c4",
+         "corpus: has no effect: the symbolic form has a filler of its own"),
+        ("kind: ruler, lengths: [40], form: symbolic, tasks: [key-value]",
+         "lengths: a key-value prompt with 4 statements needs at least 45 tokens, but length "
+         "is 40"),
+        ("kind: ruler, lengths: [640], form: symbolic, chains: 4, hops: 9",
+         "hops: found 9, needs at most 5: the symbolic form has 26 variables"),
+        ("kind: ruler, lengths: [640], queries: 3, keys: 2, tasks: [key-value]",
+         "queries: found 3, needs at most 2, the number of keys"),
+        ("kind: ruler, lengths: [2000], hops: 2, tasks: [key-value]",
+         "hops: has no effect: variable-tracking is not among the tasks"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_stage(tmp_path: Path, section: str, expected: str) -> None:
     assert told(tmp_path, child(section)) == [f"4 stages.c.{expected}"]
 

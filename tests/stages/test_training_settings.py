@@ -16,30 +16,20 @@ PASSKEYS = {"length": 128, "task": "passkey", "form": "symbolic"}
     ("train", "expected"),
     [
         ({"decay": 0.1}, "decay: has no effect: schedule cosine has no linear decay"),
-        (
-            {"decay": 0.5, "warmup": 0.6, "schedule": "wsd"},
-            "decay: found 0.5, which with warmup 0.6 is more than 1, needs at most 0.4",
-        ),
+        ({"decay": 0.5, "warmup": 0.6, "schedule": "wsd"},
+         "decay: found 0.5, which with warmup 0.6 is more than 1, needs at most 0.4"),
         ({"select": "best"}, "validate_every: is missing: select best compares validations"),
-        (
-            {"validation_tokens": 4096},
-            "validation_tokens: has no effect: there are no validations without validate_every",
-        ),
-        (
-            {"validation_tokens": 63, "validate_every": 5},
-            "validation_tokens: found 63, needs at least data.length 64",
-        ),
-        (
-            {"validation_length": 128, "validation_tokens": 127, "validate_every": 5},
-            "validation_tokens: found 127, needs at least validation_length 128",
-        ),
-        (
-            {"micro_batch_tokens": 100},
-            "micro_batch_tokens: found 100, needs a multiple of data.length 64; the nearest are 64"
-            " and 128",
-        ),
+        ({"validation_tokens": 4096},
+         "validation_tokens: has no effect: there are no validations without validate_every"),
+        ({"validation_tokens": 63, "validate_every": 5},
+         "validation_tokens: found 63, needs at least data.length 64"),
+        ({"validation_length": 128, "validation_tokens": 127, "validate_every": 5},
+         "validation_tokens: found 127, needs at least validation_length 128"),
+        ({"micro_batch_tokens": 100},
+         "micro_batch_tokens: found 100, needs a multiple of data.length 64; the nearest are 64"
+         " and 128"),
     ],
-)
+)  # fmt: skip
 def test_settings_that_do_not_go_together(
     tmp_path: Path, train: dict[str, Any], expected: str
 ) -> None:

@@ -35,48 +35,22 @@ def test_any_text_is_a_claim_or_an_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "claim"),
     [
-        (
-            "passkey@1024: fope > rope",
-            Claim(Quantity("passkey"), 1024, (), Statement((Pin("fope"), Pin("rope")), ">")),
-        ),
-        (
-            "  tail.perplexity ( books )@512 where scale=60m,model.num_layers = 2 :a<b<c  ",
-            Claim(
-                Quantity("perplexity", "tail", "books"),
-                512,
-                (Pin("60m", "scale"), Pin("2", "model.num_layers")),
-                Statement((Pin("a"), Pin("b"), Pin("c")), "<"),
-            ),
-        ),
-        (
-            "posgen: fope( sigma=0.1, base=129 ) > sigma=0.1",
-            Claim(
-                Quantity("posgen"),
-                None,
-                (),
-                Statement((Pin("fope(sigma=0.1,base=129)"), Pin("0.1", "sigma")), ">"),
-            ),
-        ),
-        (
-            "loss: length=128 <= 256 * 1.01",
-            Claim(
-                Quantity("loss"),
-                None,
-                (),
-                Statement((Pin("128", "length"), Pin("256")), "<=", Margin(1.01, "*")),
-            ),
-        ),
-        (
-            'loss where from="hf:a/b@c": "a: b" < c',
-            Claim(
-                Quantity("loss"),
-                None,
-                (Pin("hf:a/b@c", "from"),),
-                Statement((Pin("a: b"), Pin("c")), "<"),
-            ),
-        ),
+        ("passkey@1024: fope > rope",
+         Claim(Quantity("passkey"), 1024, (), Statement((Pin("fope"), Pin("rope")), ">"))),
+        ("  tail.perplexity ( books )@512 where scale=60m,model.num_layers = 2 :a<b<c  ",
+         Claim(Quantity("perplexity", "tail", "books"), 512, (Pin("60m", "scale"), Pin("2",
+         "model.num_layers")), Statement((Pin("a"), Pin("b"), Pin("c")), "<"))),
+        ("posgen: fope( sigma=0.1, base=129 ) > sigma=0.1",
+         Claim(Quantity("posgen"), None, (), Statement((Pin("fope(sigma=0.1,base=129)"), Pin("0.1",
+         "sigma")), ">"))),
+        ("loss: length=128 <= 256 * 1.01",
+         Claim(Quantity("loss"), None, (), Statement((Pin("128", "length"), Pin("256")), "<=",
+         Margin(1.01, "*")))),
+        ('loss where from="hf:a/b@c": "a: b" < c',
+         Claim(Quantity("loss"), None, (Pin("hf:a/b@c", "from"),), Statement((Pin("a: b"),
+         Pin("c")), "<"))),
     ],
-)
+)  # fmt: skip
 def test_examples(text: str, claim: Claim) -> None:
     assert parse_claim(text) == claim
 

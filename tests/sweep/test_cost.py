@@ -181,29 +181,18 @@ ROWS, LONGEST, BATCHES = 64, 20, 300
 
 def training(folder: Path, subtask: str = "unique_copy", **changes: Any) -> Stage:
     length = SUBTASKS[subtask].tokens(LONGEST) + 5
-    content = {
-        "name": "grouped",
-        "stages": {
-            "pretrain": {
-                "kind": "pretrain",
-                "model": {"num_layers": 2, "num_heads": 1, "head_dim": 16},
-                "embedding": "rope",
-                "tokenizer": f"symbols:{subtask}",
-                "data": {
-                    "task": "algorithmic",
-                    "subtask": subtask,
-                    "longest": LONGEST,
-                    "length": length,
-                },
-                "train": {
-                    "tokens": 10 * ROWS * length,
-                    "batch_tokens": ROWS * length,
-                    "learning_rate": 1e-3,
-                    **changes,
-                },
-            }
-        },
-    }
+    content = yaml.safe_load(f"""
+name: grouped
+stages:
+  pretrain:
+    kind: pretrain
+    model: {{num_layers: 2, num_heads: 1, head_dim: 16}}
+    embedding: rope
+    tokenizer: symbols:{subtask}
+    data: {{task: algorithmic, subtask: {subtask}, longest: {LONGEST}, length: {length}}}
+    train: {{tokens: {10 * ROWS * length}, batch_tokens: {ROWS * length}, learning_rate: 0.001}}
+""")
+    content["stages"]["pretrain"]["train"] |= changes
     file = folder / "grouped.yaml"
     file.write_text(yaml.safe_dump(content))
     [stage] = load_sweep(file).stages

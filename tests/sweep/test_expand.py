@@ -236,11 +236,6 @@ def test_equal_stages_are_one(tmp_path_factory: pytest.TempPathFactory, chosen: 
     assert len({stage.key for stage in sweep.stages}) == len(sweep.stages)
 
 
-def test_an_axis_that_only_moves_resources_makes_no_new_stage(tmp_path: Path) -> None:
-    content = {**ONE, "grid": {"p.resources.cpus": [1, 2], "p.train.log_every": [1, 5]}}
-    assert len(of(load(tmp_path, content), "p")) == 1
-
-
 def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
     return f"name: x\nstages:\n  {stages}\n{text}\n"
 
@@ -248,84 +243,48 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "grid: {p.embeding: [rope, nope]}",
-            [
-                "4 grid.p.embeding: unknown key 'embeding'; did you mean 'embedding'? (allowed: "
-                "data, embedding, model, resources, select, tokenizer, train)"
-            ],
-        ),
-        (
-            "grid: {q.embedding: [rope]}",
-            ["4 grid.q.embedding: matches nothing: no stage 'q' (allowed: p)"],
-        ),
+        ("grid: {p.embeding: [rope, nope]}",
+         ["4 grid.p.embeding: unknown key 'embeding'; did you mean 'embedding'? (allowed: "
+         "data, embedding, model, resources, select, tokenizer, train)"]),
+        ("grid: {q.embedding: [rope]}",
+         ["4 grid.q.embedding: matches nothing: no stage 'q' (allowed: p)"]),
         ("grid: {p: [1]}", ["4 grid.p: found 'p', needs a path such as p.field"]),
         ("grid: {p.kind: [extend]}", ["4 grid.p.kind: kind can't be an axis"]),
         ("grid: {p.seed: [1]}", ["4 grid.p.seed: seed can't be an axis; use seeds"]),
         ("grid: {p.select: [1]}", ["4 grid.p.select: select can't be an axis"]),
         ("grid: {p.embedding: rope}", ["4 grid.p.embedding: found 'rope', needs a list"]),
-        (
-            "grid:\n  p.embedding: [rope,\n    nop]",
-            [
-                "6 grid.p.embedding[1]: unknown embedding 'nop'; did you mean 'nope'? (allowed: "
-                f"{', '.join(sorted(EMBEDDINGS.names()))}, and with options fope-yarn, llama3, "
-                "ntk, pi, resonance-yarn, yarn)"
-            ],
-        ),
-        (
-            "grid: {p.train.tokens.x: [1, 2]}",
-            ["4 grid.p.train.tokens.x: train.tokens is 100000, which has no fields"],
-        ),
-        (
-            "grid: {p.data.mix.0.weight: [1]}",
-            ["4 grid.p.data.mix.0.weight[0]: data.mix is not a list, so it has no items"],
-        ),
-        (
-            "grid: {p.train.tokens: [1000], p.train.tokens: [2000]}",
-            ["4 grid.p.train.tokens: the key 'p.train.tokens' is given twice (first in line 4)"],
-        ),
-        (
-            "zip: {p.embedding: [rope, nope], p.train.tokens: [1000]}",
-            ["4 zip: the lists must be equally long; found p.embedding 2, p.train.tokens 1"],
-        ),
-        (
-            "grid: {p.embedding: [rope]}\nzip: {p.embedding: [nope]}",
-            ["5 zip.p.embedding: this axis is in grid too"],
-        ),
-        (
-            "grid: {p.embedding: [rope], p.train.tokens: [1000]}\ninclude: [{p.embedding: nope}]",
-            ["5 include[0]: a grid point must set every axis; missing: p.train.tokens"],
-        ),
-        (
-            "grid: {p.embedding: [rope, nope]}\nexclude: [{p.embeding: rope}]",
-            [
-                "5 exclude[0].p.embeding: no such axis; did you mean 'p.embedding'? (allowed: "
-                "p.embedding)"
-            ],
-        ),
-        (
-            "grid: {p.embedding: [rope, nope]}\nexclude: [{p.embedding: nop}]",
-            ["5 exclude[0].p.embedding: found 'nop'; did you mean 'nope'? (allowed: rope, nope)"],
-        ),
-        (
-            "grid: {p.train.tokens: [1, 2]}\nexclude: [{p.train.tokens: true}]",
-            ["5 exclude[0].p.train.tokens: found true (allowed: 1, 2)"],
-        ),
-        (
-            "zip: {p.embedding: [rope, nope], p.train.tokens: [1000, 2000]}\n"
-            "exclude: [{p.embedding: rope, p.train.tokens: 2000}]",
-            ["5 exclude[0]: matches no grid point"],
-        ),
-        (
-            "grid: {p.embedding: [rope]}\nexclude: [{}]",
-            ["5 exclude[0]: names no axis, so it would drop every grid point"],
-        ),
-        (
-            "grid: {p.embedding: [rope]}\nexclude: [{p.embedding: rope}]",
-            ["5 exclude: leaves no grid point"],
-        ),
+        ("grid:\n  p.embedding: [rope,\n    nop]",
+         ["6 grid.p.embedding[1]: unknown embedding 'nop'; did you mean 'nope'? (allowed: "
+         f"{', '.join(sorted(EMBEDDINGS.names()))}, and with options fope-yarn, llama3, "
+         "ntk, pi, resonance-yarn, yarn)"]),
+        ("grid: {p.train.tokens.x: [1, 2]}",
+         ["4 grid.p.train.tokens.x: train.tokens is 100000, which has no fields"]),
+        ("grid: {p.data.mix.0.weight: [1]}",
+         ["4 grid.p.data.mix.0.weight[0]: data.mix is not a list, so it has no items"]),
+        ("grid: {p.train.tokens: [1000], p.train.tokens: [2000]}",
+         ["4 grid.p.train.tokens: the key 'p.train.tokens' is given twice (first in line 4)"]),
+        ("zip: {p.embedding: [rope, nope], p.train.tokens: [1000]}",
+         ["4 zip: the lists must be equally long; found p.embedding 2, p.train.tokens 1"]),
+        ("grid: {p.embedding: [rope]}\nzip: {p.embedding: [nope]}",
+         ["5 zip.p.embedding: this axis is in grid too"]),
+        ("grid: {p.embedding: [rope], p.train.tokens: [1000]}\ninclude: [{p.embedding: nope}]",
+         ["5 include[0]: a grid point must set every axis; missing: p.train.tokens"]),
+        ("grid: {p.embedding: [rope, nope]}\nexclude: [{p.embeding: rope}]",
+         ["5 exclude[0].p.embeding: no such axis; did you mean 'p.embedding'? (allowed: "
+         "p.embedding)"]),
+        ("grid: {p.embedding: [rope, nope]}\nexclude: [{p.embedding: nop}]",
+         ["5 exclude[0].p.embedding: found 'nop'; did you mean 'nope'? (allowed: rope, nope)"]),
+        ("grid: {p.train.tokens: [1, 2]}\nexclude: [{p.train.tokens: true}]",
+         ["5 exclude[0].p.train.tokens: found true (allowed: 1, 2)"]),
+        ("zip: {p.embedding: [rope, nope], p.train.tokens: [1000, 2000]}\n"
+         "exclude: [{p.embedding: rope, p.train.tokens: 2000}]",
+         ["5 exclude[0]: matches no grid point"]),
+        ("grid: {p.embedding: [rope]}\nexclude: [{}]",
+         ["5 exclude[0]: names no axis, so it would drop every grid point"]),
+        ("grid: {p.embedding: [rope]}\nexclude: [{p.embedding: rope}]",
+         ["5 exclude: leaves no grid point"]),
     ],
-)
+)  # fmt: skip
 def test_wrong_axes(tmp_path: Path, text: str, expected: list[str]) -> None:
     assert told(tmp_path, grid_of(text)) == expected
 

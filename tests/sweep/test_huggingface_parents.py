@@ -156,18 +156,14 @@ def test_without_the_hub_the_plan_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     [
         ({"config.json": json.dumps({**LLAMA, "mlp_bias": True})}, "mlp_bias: found true"),
         ({"tokenizer.json": None}, "has no tokenizer"),
-        (
-            {"tokenizer.json": None, "tokenizer_config.json": "{}", "chat_template.jinja": "x"},
-            "has no tokenizer (allowed: one of tokenizer.json, tokenizer.model, spiece.model, "
-            "vocab.json)",
-        ),
+        ({"tokenizer.json": None, "tokenizer_config.json": "{}", "chat_template.jinja": "x"},
+         "has no tokenizer (allowed: one of tokenizer.json, tokenizer.model, spiece.model, "
+         "vocab.json)"),
         ({"model.safetensors": None}, "model.safetensors is missing"),
-        (
-            {"model.safetensors": None, "pytorch_model.bin": "weights"},
-            "only pytorch_model.bin: convert it to safetensors",
-        ),
+        ({"model.safetensors": None, "pytorch_model.bin": "weights"},
+         "only pytorch_model.bin: convert it to safetensors"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_folder(
     tmp_path: Path, llama: Path, damage: dict[str, str | None], expected: str
 ) -> None:

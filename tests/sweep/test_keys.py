@@ -52,152 +52,75 @@ FULL: dict[str, Any] = changed(
 )
 """A sweep in which most fields are given; nothing in it depends on this machine."""
 
-CHANGES: dict[str, tuple[Any, ...]] = {
-    "pretrain.model.num_layers": (3,),
-    "pretrain.model.num_heads": (8,),
-    "pretrain.model.head_dim": (32,),
-    "pretrain.model.num_kv_heads": (2,),
-    "pretrain.model.hidden_size": (32,),
-    "pretrain.model.intermediate_size": (128,),
-    "pretrain.model.vocab_size": (512,),
-    "pretrain.model.tie_embeddings": (True,),
-    "pretrain.model.norm_eps": (1e-6,),
-    "pretrain.model.qk_norm": ("layer", "rms"),
-    "pretrain.model.feed_forward": ("geglu", "relu"),
-    "pretrain.model.scale_embeddings": (True,),
-    "pretrain.embedding": ("rope", "nope", {"type": "rope", "base": 9000}),
-    "pretrain.embedding.sigma": (0.3, 0),
-    "pretrain.data.length": (32,),
-    "pretrain.data.mix": (
-        [{"corpus": "c4"}],
-        [{"corpus": "pg19"}],
-        [{"task": "passkey"}],
-        [{"task": "posgen", "subtask": "cot"}],
-        [{"task": "posgen", "subtask": "recursive"}],
-        [{"task": "posgen", "subtask": "cot", "examples": 9}],
-        [{"task": "posgen", "subtask": "cot", "modulus": 13}],
-        [{"task": "posgen", "subtask": "cot", "j": 2}],
-        [{"task": "posgen", "subtask": "cot", "k": 4}],
-        [{"task": "posgen", "subtask": "cot", "official_leaky": True}],
-    ),
-    "pretrain.data.documents": ("within",),
-    "pretrain.tokenizer": (
-        "byte-level",
-        {"train": "bpe", "vocabulary": 300, "corpus": "c4"},
-        {"train": "bpe", "vocabulary": 301, "corpus": "c4"},
-    ),
-    "pretrain.train.tokens": (100_001,),
-    "pretrain.train.batch_tokens": (1024,),
-    "pretrain.train.learning_rate": (2e-3,),
-    "pretrain.train.schedule": ("constant",),
-    "pretrain.train.warmup": (0.2, 0),
-    "pretrain.train.final_learning_rate": (0.2,),
-    "pretrain.train.betas": ([0.8, 0.95], [0.9, 0.99]),
-    "pretrain.train.weight_decay": (0.2, 0),
-    "pretrain.train.gradient_clip": (2,),
-    "pretrain.train.precision": ("bfloat16",),
-    "pretrain.train.validate_every": (10,),
-    "pretrain.train.validation_tokens": (4096,),
-    "pretrain.train.validation_length": (48,),
-    "pretrain.train.validation_part": ("first-half",),
-    "pretrain.train.select": ("best",),
-    "pretrain.train.stop_at_accuracy": (1.0, 0.9),
-    "pretrain.train.decay": (0.2,),
-    "extend.from": ("pretrain2",),
-    "extend.embedding": (None, "rope", {"type": "fope-yarn", "sigma": 0.2, "factor": 4}),
-    "extend.resizing": ("expand",),
-    "extend.data.length": (64,),
-    "extend.data.corpus": ("pg19", {"type": "c4", "limit": 5}),
-    "extend.train.tokens": (1,),
-    "extend.train.learning_rate": (1,),
-    "finetune.from": ("pretrain",),
-    "finetune.data.length": (256,),
-    "finetune.data.pack": (True,),
-    "finetune.tokenizer": ("byte-level",),
-    "finetune.data.corpus.revision": ("f" * 40,),
-    "finetune.data.corpus.split": ("test",),
-    "finetune.data.corpus.answer_column": ("target",),
-    "finetune.train.batch_tokens": (1024,),
-    "perplexity.from": ("extend",),
-    "perplexity.corpus": ("pg19",),
-    "perplexity.over": ("pg19", "gutenberg"),
-    "perplexity.lengths": ([32], [64, 32], [32, 64, 128]),
-    "perplexity.stride": (16,),
-    "perplexity.tokens": (10_000,),
-    "perplexity.part": ("second-half",),
-    "perplexity.average": ("windows",),
-    "perplexity.position_buckets": (8,),
-    "passkey.from": ("pretrain",),
-    "passkey.lengths": ([32],),
-    "passkey.trials": (10,),
-    "passkey.form": ("english",),
-    "needle.lengths": ([500], [400, 500]),
-    "needle.depths": (5,),
-    "needle.trials": (10,),
-    "needle.corpus": ("pg19", None),
-    "needle.form": ("symbolic",),
-    "ruler.lengths": ([3000],),
-    "ruler.tasks": (["key-value"], ["variable-tracking"]),
-    "ruler.trials": (10,),
-    "ruler.keys": (5,),
-    "ruler.queries": (2,),
-    "ruler.digits": (5,),
-    "ruler.chains": (2,),
-    "ruler.hops": (3,),
-    "ruler.corpus": ("pg19", None),
-    "ruler.form": ("symbolic",),
-    "downstream.tasks": (["piqa"], ["piqa", "sciq"]),
-    "downstream.limit": (10, 11),
-    "downstream.max_length": (64, 65),
-    "posgen.subtask": ("recursive", "semi_recursive"),
-    "posgen.length": (512,),
-    "posgen.count": (10,),
-    "posgen.split": ("validation",),
-    "posgen.modulus": (13,),
-    "posgen.j": (2,),
-    "posgen.k": (4,),
-    "posgen.official_leaky": (True,),
-    "posgen.trained_length": (64, 65),
-    "lm-eval.tasks": (["arc_easy"], ["arc_easy", "wikitext"]),
-    "lm-eval.num_fewshot": (0, 1),
-    "lm-eval.limit": (10,),
-    "lm-eval.context_length": (2000, 4000),
-    "lm-eval.cut": ("middle",),
-    "lm-eval.by_words": ([4000], [4000, 8000]),
-    "leval.dataset": ("a/b",),
-    "leval.revision": ("f" * 40,),
-    "leval.tasks": (["codeU"], ["codeU", "tpo"]),
-    "leval.context_length": (2000,),
-    "leval.format": ("llama2",),
-    "leval.limit": (10,),
-    "figure.analysis": ({"type": "decay", "length": 32}, "random-decay"),
-    "analysis.analysis": ("frequency-usage", "positional-heads"),
-    "analysis.from": ("pretrain",),
-    "analysis.corpus": ("pg19",),
-}
+
+def by_path(text: str) -> dict[str, Any]:
+    """The values of fields by their paths; `text` has them by section."""
+    sections = yaml.safe_load(text).items()
+    return {f"{name}.{field}": value for name, own in sections for field, value in own.items()}
+
+
+CHANGES: dict[str, list[Any]] = by_path("""
+pretrain.model: {num_layers: [3], num_heads: [8], head_dim: [32], num_kv_heads: [2],
+  hidden_size: [32], intermediate_size: [128], vocab_size: [512], tie_embeddings: [true],
+  norm_eps: [1.0e-06], qk_norm: [layer, rms], feed_forward: [geglu, relu],
+  scale_embeddings: [true]}
+pretrain: {embedding: [rope, nope, {type: rope, base: 9000}],
+  tokenizer: [byte-level, {train: bpe, vocabulary: 300, corpus: c4}, {train: bpe,
+    vocabulary: 301, corpus: c4}]}
+pretrain.embedding: {sigma: [0.3, 0]}
+pretrain.data: {length: [32],
+  mix: [[{corpus: c4}], [{corpus: pg19}], [{task: passkey}], [{task: posgen, subtask: cot}],
+    [{task: posgen, subtask: recursive}], [{task: posgen, subtask: cot, examples: 9}],
+    [{task: posgen, subtask: cot, modulus: 13}], [{task: posgen, subtask: cot, j: 2}],
+    [{task: posgen, subtask: cot, k: 4}], [{task: posgen, subtask: cot, official_leaky: true}]],
+  documents: [within]}
+pretrain.train: {tokens: [100001], batch_tokens: [1024], learning_rate: [0.002],
+  schedule: [constant], warmup: [0.2, 0], final_learning_rate: [0.2],
+  betas: [[0.8, 0.95], [0.9, 0.99]], weight_decay: [0.2, 0], gradient_clip: [2],
+  precision: [bfloat16], validate_every: [10], validation_tokens: [4096], validation_length: [48],
+  validation_part: [first-half], select: [best], stop_at_accuracy: [1.0, 0.9], decay: [0.2]}
+extend: {from: [pretrain2], embedding: [null, rope, {type: fope-yarn, sigma: 0.2, factor: 4}],
+  resizing: [expand]}
+extend.data: {length: [64], corpus: [pg19, {type: c4, limit: 5}]}
+extend.train: {tokens: [1], learning_rate: [1]}
+finetune: {from: [pretrain], tokenizer: [byte-level]}
+finetune.data: {length: [256], pack: [true]}
+finetune.data.corpus: {revision: [ffffffffffffffffffffffffffffffffffffffff], split: [test],
+  answer_column: [target]}
+finetune.train: {batch_tokens: [1024]}
+perplexity: {from: [extend], corpus: [pg19], over: [pg19, gutenberg],
+  lengths: [[32], [64, 32], [32, 64, 128]], stride: [16], tokens: [10000], part: [second-half],
+  average: [windows], position_buckets: [8]}
+passkey: {from: [pretrain], lengths: [[32]], trials: [10], form: [english]}
+needle: {lengths: [[500], [400, 500]], depths: [5], trials: [10], corpus: [pg19, null],
+  form: [symbolic]}
+ruler: {lengths: [[3000]], tasks: [[key-value], [variable-tracking]], trials: [10], keys: [5],
+  queries: [2], digits: [5], chains: [2], hops: [3], corpus: [pg19, null], form: [symbolic]}
+downstream: {tasks: [[piqa], [piqa, sciq]], limit: [10, 11], max_length: [64, 65]}
+posgen: {subtask: [recursive, semi_recursive], length: [512], count: [10], split: [validation],
+  modulus: [13], j: [2], k: [4], official_leaky: [true], trained_length: [64, 65]}
+lm-eval: {tasks: [[arc_easy], [arc_easy, wikitext]], num_fewshot: [0, 1], limit: [10],
+  context_length: [2000, 4000], cut: [middle], by_words: [[4000], [4000, 8000]]}
+leval: {dataset: [a/b], revision: [ffffffffffffffffffffffffffffffffffffffff],
+  tasks: [[codeU], [codeU, tpo]], context_length: [2000], format: [llama2], limit: [10]}
+figure: {analysis: [{type: decay, length: 32}, random-decay]}
+analysis: {analysis: [frequency-usage, positional-heads], from: [pretrain], corpus: [pg19]}
+""")
 """For every field that counts, values other than the sweep's."""
-NO_CHANGES: dict[str, Any] = {
-    "pretrain.resources.cpus": 2,
-    "pretrain.resources.gpus": 0.5,
-    "pretrain.resources.workers": 2,
-    "pretrain.resources.strategy": "fsdp",
-    "pretrain.train.micro_batch_tokens": 512,
-    "pretrain.train.length_groups": 4,
-    "pretrain.train.gradient_checkpointing": True,
-    "pretrain.train.compile": True,
-    "pretrain.train.checkpoint_every": 7,
-    "pretrain.train.checkpoint_minutes": 0.5,
-    "pretrain.train.log_every": 3,
-    "perplexity.resources.cpus": 0.5,
-    "perplexity.batch_tokens": 99,
-    "passkey.batch_tokens": 99,
-    "lm-eval.batch_tokens": 99,
-    "leval.batch_tokens": 99,
-    "posgen.batch_tokens": 99,
-    "needle.batch_tokens": 99,
-    "ruler.batch_tokens": 99,
-    "downstream.batch_tokens": 99,
-}
+NO_CHANGES = by_path("""
+pretrain.resources: {cpus: 2, gpus: 0.5, workers: 2, strategy: fsdp}
+pretrain.train: {micro_batch_tokens: 512, length_groups: 4, gradient_checkpointing: true,
+  compile: true, checkpoint_every: 7, checkpoint_minutes: 0.5, log_every: 3}
+perplexity.resources: {cpus: 0.5}
+perplexity: {batch_tokens: 99}
+passkey: {batch_tokens: 99}
+lm-eval: {batch_tokens: 99}
+leval: {batch_tokens: 99}
+posgen: {batch_tokens: 99}
+needle: {batch_tokens: 99}
+ruler: {batch_tokens: 99}
+downstream: {batch_tokens: 99}
+""")
 """Fields that can't change a number."""
 TOGETHER: dict[str, dict[str, Any]] = {
     "pretrain.tokenizer": {"pretrain.model.vocab_size": 999},

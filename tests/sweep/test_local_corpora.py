@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from sweep_files import changed, keys, load, of, write
 
 from fope_lab.cli import main
@@ -19,30 +20,21 @@ from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
 from fope_lab.store import Store
 from fope_lab.sweep import Plan, Sweep, load_sweep, plan
 
-TEXT = {"files": "texts/*.txt"}
-TRAINED = {"train": "bpe", "vocabulary": 300, "corpus": {"files": ["../sweeps/texts/*.txt"]}}
-CONTENT: dict[str, Any] = {
-    "name": "gone",
-    "stages": {
-        "pretrain": {
-            "kind": "pretrain",
-            "model": {"num_layers": 1, "num_heads": 2, "head_dim": 16, "intermediate_size": 64},
-            "tokenizer": TRAINED,
-            "embedding": "rope",
-            "data": {**TEXT, "length": 32},
-            "train": {"tokens": 1024, "batch_tokens": 256, "learning_rate": 1e-2},
-        },
-        "perplexity": {
-            "kind": "perplexity",
-            "from": "pretrain",
-            "corpus": TEXT,
-            "lengths": [16, 32],
-            "tokens": 256,
-        },
-    },
-    "grid": {"pretrain.embedding": ["rope", "nope"]},
-    "report": {"claims": ["perplexity.perplexity(files(3))@16: rope > nope"]},
-}
+CONTENT = yaml.safe_load("""
+name: gone
+stages:
+  pretrain:
+    kind: pretrain
+    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
+    tokenizer: {train: bpe, vocabulary: 300, corpus: {files: [../sweeps/texts/*.txt]}}
+    embedding: rope
+    data: {files: texts/*.txt, length: 32}
+    train: {tokens: 1024, batch_tokens: 256, learning_rate: 0.01}
+  perplexity: {kind: perplexity, from: pretrain, corpus: {files: texts/*.txt}, lengths: [16, 32],
+               tokens: 256}
+grid: {pretrain.embedding: [rope, nope]}
+report: {claims: ["perplexity.perplexity(files(3))@16: rope > nope"]}
+""")
 STAGES = 7
 
 

@@ -102,21 +102,12 @@ def test_a_stage_that_read_other_output_of_a_parent_is_planned_again(tmp_path: P
     store.folder(parent.kind, parent.key).set_aside("test")
     assert plan(sweep, store).action(child.key) == "cached"  # what it read is only gone
     train(parent, "other weights")
-    planned, readers = (
-        plan(sweep, store),
-        {stage.key for stage in sweep.stages if parent.key in stage.parents.values()},
-    )
+    planned = plan(sweep, store)
+    readers = {stage.key for stage in sweep.stages if parent.key in stage.parents.values()}
     assert {key for key in planned.states if planned.action(key) != "cached"} == readers
     assert planned.states[child.key].reason == (
         f"finished earlier, but {parent.section} has other output now than it read"
     )
-
-
-def test_a_stage_from_before_code_was_recorded_is_not_called_changed(tmp_path: Path) -> None:
-    sweep, store = load(tmp_path, SWEEP), Store(tmp_path / "store")
-    for stage, made_by in zip(sweep.stages, [None, {}, {"source": "gone"}] * 10, strict=False):
-        finish(store.folder(stage.kind, stage.key), made_by)
-    assert plan(sweep, store).changes == {}
 
 
 def test_the_code_of_every_attempt_that_contributed_counts(tmp_path: Path) -> None:

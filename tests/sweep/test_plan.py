@@ -132,16 +132,6 @@ def test_a_stage_of_several_attempts_says_what_they_took_together(two: Plan, sto
     assert states(two, store)[TRAIN] == ("cached", "done in 12 s over 3 attempts")
 
 
-def test_a_stage_that_failed_after_a_checkpoint_is_resumed(two: Plan, store: Store) -> None:
-    def work(one: Attempt) -> None:
-        save(4)(one)
-        fail("loss is nan")(one)
-
-    attempt(store, stage(two, TRAIN), work)
-    expected = "from its checkpoint at step 4; failed earlier: loss is nan"
-    assert states(two, store)[TRAIN] == ("resume", expected)
-
-
 @pytest.mark.parametrize("message", ["", "  \n", "\n\nlater"])
 def test_a_failure_without_a_first_line(two: Plan, store: Store, message: str) -> None:
     attempt(store, stage(two, TRAIN), fail(message))

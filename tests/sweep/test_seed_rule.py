@@ -61,20 +61,14 @@ def test_the_stages_are_those_of_a_list_of_all_seeds(
         ("{first: 2, at_most: 4, until: {stopped: 2}}", "until: unknown rule 'stopped'; did you"),
         ("{first: 2, at_most: 4, until: stopped_early}", "until: found 'stopped_early', needs cl"),
         ("{first: 2, at_most: 4, until: 5}", "until: found 5, needs claims, or {stopped_early"),
-        (
-            "{first: 2, at_most: 300, until: claims}",
-            "at_most: found 300, needs at most 200, as far as the sequential test is exact",
-        ),
-        (
-            "{first: 2, at_most: 4, until: {stopped_early: 5}}",
-            "until.stopped_early: found 5, needs no more than at_most (4)",
-        ),
-        (
-            "{first: 2, at_most: 4, until: {stopped_early: 0}}",
-            "until.stopped_early: found 0, needs at least 1",
-        ),
+        ("{first: 2, at_most: 300, until: claims}",
+         "at_most: found 300, needs at most 200, as far as the sequential test is exact"),
+        ("{first: 2, at_most: 4, until: {stopped_early: 5}}",
+         "until.stopped_early: found 5, needs no more than at_most (4)"),
+        ("{first: 2, at_most: 4, until: {stopped_early: 0}}",
+         "until.stopped_early: found 0, needs at least 1"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_rule_is_one_error(tmp_path: Path, seeds: str, expected: str) -> None:
     [found] = told(tmp_path, text(seeds))
     assert found.startswith(f"2 seeds.{expected}")

@@ -78,21 +78,17 @@ def test_a_section_that_looks_like_a_key_is_a_section() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            "pretrian",
-            "--only: unknown stage or key 'pretrian'; did you mean 'pretrain'?"
-            " (allowed: pretrain, passkey)",
-        ),
+        ("pretrian",
+         "--only: unknown stage or key 'pretrian'; did you mean 'pretrain'?"
+         " (allowed: pretrain, passkey)"),
         ("pretrain[embedding=rpoe]", "; did you mean 'pretrain[embedding=rope]'?"),
         ("bbbbb", "--only: unknown stage or key 'bbbbb' (allowed: pretrain, passkey)"),
         ("", "--only: unknown stage or key ''"),
-        (
-            "aaaaaa",
-            "--only: 'aaaaaa' means 2 stages: pretrain[embedding=rope] (aaaaaa11),"
-            " pretrain[embedding=nope] (aaaaaa22), needs one label or key",
-        ),
+        ("aaaaaa",
+         "--only: 'aaaaaa' means 2 stages: pretrain[embedding=rope] (aaaaaa11),"
+         " pretrain[embedding=nope] (aaaaaa22), needs one label or key"),
     ],
-)
+)  # fmt: skip
 def test_a_name_that_means_no_stage_or_several_keys(name: str, message: str) -> None:
     with pytest.raises(SweepError) as caught:
         find_stages(STAGES, ["passkey", name, "x1"], ("--only",))
