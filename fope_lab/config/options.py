@@ -76,8 +76,8 @@ class Option:
     def read(self, value: Any, base: Path | None = None, cache: Cache | None = None) -> Any:
         """The value of the option. Raises ConfigError with every problem of it."""
         try:
-            adapter = _type_adapter(_for_pydantic(self.annotation))
-            return adapter.validate_python(value, context={"base": base, "cache": cache})
+            context = {"base": base, "cache": cache}
+            return _adapter(self.annotation).validate_python(value, context=context)
         except ValueError as error:  # imported here: a large grid reads many right values
             from pydantic import ValidationError
 
@@ -352,14 +352,18 @@ class Registry(Generic[T]):
         return {"anyOf": [{"enum": self.names()}, *named, *short]}
 
 
-@functools.cache  # many options differ in their descriptions only
+@functools.cache  # a sweep has thousands of values to check
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    return _type_adapter(_for_pydantic(annotation))
+
+
+@functools.cache  # once more: many options differ in their descriptions only
 def _type_adapter(annotation: Any) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
     return TypeAdapter(annotation, config=ConfigDict(strict=True))
 
 
-@functools.cache  # a sweep has thousands of values to check
 def _for_pydantic(annotation: Any) -> Any:
     """Tuples take lists, dataclasses mappings; what another package parses is not looked into."""
     from pydantic import Strict
