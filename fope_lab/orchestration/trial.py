@@ -162,7 +162,7 @@ class _StageWork:
             with folder.begin(
                 self.owner, request_of(stage, lineage), self.supersede, made_by, read, stop
             ) as attempt:
-                return self._end(attempt, read, is_retry=is_retry, may_retry=may_retry)
+                return self._run(attempt, read, is_retry=is_retry, may_retry=may_retry)
         except (LeaseHeldError, LeaseLostError):
             return StageState(Status.RUNNING, elsewhere=True)
         except StageDoneError:
@@ -172,7 +172,7 @@ class _StageWork:
             room = f"; {MAKE_ROOM}" if isinstance(error, OSError) and is_full_disk(error) else ""
             return StageState(Status.FAILED, first_line(error) + room)
 
-    def _end(
+    def _run(
         self, attempt: Attempt, read: Mapping[str, str], *, is_retry: bool, may_retry: bool
     ) -> StageState:
         """Do the work of an attempt that has begun; raises what ends it for good."""
