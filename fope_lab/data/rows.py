@@ -11,17 +11,13 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
-from fope_lab.data.seeding import permutation
+from fope_lab.data.seeding import Ids, Name, permutation
 
 IGNORED = -100
 """The label of a position without loss (the default of torch's cross-entropy)."""
-Ids = NDArray[np.int64]
-Name = tuple[str | int, ...]
-"""The name of a stream of random numbers (seeding.py)."""
 
 
 class Rows(NamedTuple):

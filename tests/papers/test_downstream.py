@@ -144,34 +144,27 @@ def test_the_error_is_of_questions_and_of_documents_where_they_vary() -> None:
     assert measured["arc_easy_accuracy_stderr"] == pytest.approx(stats.sem(by_document))
 
 
-def test_the_mean_accuracy_counts_each_task_the_same() -> None:
+def test_the_mean_counts_each_task_the_same() -> None:
     many = asked_alone(BY_SUM, *(choices("a", "b", document=i) for i in range(4)))
-    one = asked_alone(BY_CHARACTER, *(choices("a", "b", document=i) for i in range(2)))
-    results = [
-        result_of(many, [score(x) for x in (-1, -2, -1, -2, -1, -2, -2, -1)]),
-        result_of(one, [score(x) for x in (-2, -1, -2, -1)]),
-    ]
-    assert mean_of_tasks(results[:1], "accuracy") is None
-    found = mean_of_tasks(results, "accuracy")
-    assert found is not None
-    assert (found.name, found.value) == ("downstream_accuracy", (0.75 + 0) / 2)
-    assert found.stderr == pytest.approx(0.25 / 2)
-
-
-def test_the_mean_loss_counts_each_task_the_same_also_without_choices() -> None:
-    many = asked_alone(BY_SUM, *(choices("a", "b", document=i) for i in range(4)))
-    one = asked_alone(ANSWER, *(choices("ab", document=i) for i in range(2)))
-    results = [
+    few = asked_alone(BY_CHARACTER, *(choices("a", "b", document=i) for i in range(2)))
+    answers = asked_alone(ANSWER, *(choices("ab", document=i) for i in range(2)))
+    of_many = result_of(many, [score(x) for x in (-1, -2, -1, -2, -1, -2, -2, -1)])
+    results = [of_many, result_of(few, [score(x) for x in (-2, -1, -2, -1)])]
+    accuracy = mean_of_tasks(results, "accuracy")
+    assert accuracy is not None
+    assert (accuracy.name, accuracy.value) == ("downstream_accuracy", (0.75 + 0) / 2)
+    assert accuracy.stderr == pytest.approx(0.25 / 2)
+    results = [  # a task without choices has a loss, too
         result_of(many, [score(x) for x in (-1, -9, -2, -9, -3, -9, -6, -9)]),
-        result_of(one, [score(x) for x in (-4, -6)]),
+        result_of(answers, [score(x) for x in (-4, -6)]),
     ]
-    assert mean_of_tasks(results[:1], "loss") is None
-    found = mean_of_tasks(results, "loss")
-    assert found is not None
-    assert (found.name, found.value, found.n) == ("downstream_loss", (3.0 + 2.5) / 2, 2)
-    assert found.chance is None
+    loss = mean_of_tasks(results, "loss")
+    assert loss is not None
+    assert (loss.name, loss.value, loss.n) == ("downstream_loss", (3.0 + 2.5) / 2, 2)
+    assert loss.chance is None
     of_tasks = stats.sem([1, 2, 3, 6]), stats.sem([2, 3])
-    assert found.stderr == pytest.approx(math.hypot(*of_tasks) / 2)
+    assert loss.stderr == pytest.approx(math.hypot(*of_tasks) / 2)
+    assert mean_of_tasks(results[:1], "accuracy") is mean_of_tasks(results[:1], "loss") is None
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 300])

@@ -273,19 +273,11 @@ def test_only_the_document_of_a_long_prompt_is_cut(
         )
 
 
-def test_a_prompt_without_its_document_may_be_too_long() -> None:
-    with pytest.raises(
-        DataError, match="a prompt has 5 tokens without its document, at most 4 fit"
-    ):
-        fit_document(BYTE, "x" * 9, lambda text: BYTE.encode(f"<<{text}>>?"), 4, "head")
-
-
-def test_plain_and_llama2_formats() -> None:
-    assert BYTE.decode(ASKED.written("plain", BYTE)) == "Be short.Why?\nAnswer:"
-    expected = "[INST]<<SYS>>\nBe short.\n<</SYS>>\n\nWhy?[/INST]\nAnswer:"
-    assert BYTE.decode(ASKED.written("llama2", BYTE)) == expected
-    assert BYTE.decode(PromptParts("Why?").written("llama2", BYTE)) == "[INST]Why?[/INST]"
-    assert BYTE.decode(PromptParts("Why?", closed=False).written("llama2", BYTE)) == "[INST]Why?"
+def test_the_formats_close_the_instruction_or_not() -> None:
+    assert BYTE.decode(ASKED.plain(BYTE)) == "Be short.Why?\nAnswer:"
+    begun = "[INST]<<SYS>>\nBe short.\n<</SYS>>\n\nWhy?"
+    assert BYTE.decode(ASKED.llama2(BYTE)) == f"{begun}[/INST]\nAnswer:"
+    assert BYTE.decode(ASKED._replace(lead="", closed=False).llama2(BYTE)) == begun
 
 
 def chatty(make_bpe: Callable[..., Any], template: str | None) -> Any:
@@ -296,23 +288,21 @@ def chatty(make_bpe: Callable[..., Any], template: str | None) -> Any:
 
 def test_what_a_model_expects_before_a_text_is_there_once(make_bpe: Callable[..., Any]) -> None:
     bpe = make_bpe(bos=True)
-    assert PromptParts("Why?").written("plain", as_tokenizer(bpe)) == bpe.encode("Why?")
+    assert ASKED.plain(as_tokenizer(bpe)) == bpe.encode("Be short.Why?\nAnswer:")
     assert bpe.encode("Why?")[0] == 1
 
 
-@pytest.mark.parametrize("asked", [ASKED, PromptParts("The grass is green?")])
-def test_the_chat_format_is_the_templates_own_prompt(
-    make_bpe: Callable[..., Any], asked: PromptParts
-) -> None:
+def test_the_chat_format_is_the_templates_own_prompt(make_bpe: Callable[..., Any]) -> None:
     bpe = chatty(make_bpe, CHATML)
-    messages = [{"role": "user", "content": asked.question}]
-    if asked.instructions:
-        messages.insert(0, {"role": "system", "content": asked.instructions})
+    messages = [
+        {"role": "system", "content": ASKED.instructions},
+        {"role": "user", "content": ASKED.question},
+    ]
     expected: Sequence[int] = bpe.apply_chat_template(
         messages, tokenize=True, add_generation_prompt=True, return_dict=True
     )["input_ids"]
-    lead = bpe.encode(asked.lead, add_special_tokens=False)
-    assert asked.written("chat", as_tokenizer(bpe)) == [*expected, *lead]
+    lead = bpe.encode(ASKED.lead, add_special_tokens=False)
+    assert ASKED.chat(as_tokenizer(bpe)) == [*expected, *lead]
 
 
 @pytest.mark.parametrize(
@@ -322,6 +312,6 @@ def test_a_template_that_can_write_no_chat_is_an_error(
     make_bpe: Callable[..., Any], template: str | None, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        ASKED.written("chat", as_tokenizer(chatty(make_bpe, template)))
+        ASKED.chat(as_tokenizer(chatty(make_bpe, template)))
     with pytest.raises(DataError, match="no chat template"):
-        ASKED.written("chat", BYTE)
+        ASKED.chat(BYTE)

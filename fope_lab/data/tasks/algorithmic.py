@@ -10,13 +10,9 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.seeding import below, random_words
+from fope_lab.data.seeding import Ids, Name, Words, below, random_words
 from fope_lab.data.tokenizers.tokenizer import PREFIX, SYMBOLS
 
-Ids = NDArray[np.int64]
-Words = NDArray[np.uint64]
-Name = tuple[str | int, ...]
-"""The name of a stream of random numbers (seeding.py)."""
 FRAME = 3
 """The tokens of a string beside input and answer, where all of <bos>, <sep> and <eos> are there."""
 LAST = np.iinfo(np.uint64).max

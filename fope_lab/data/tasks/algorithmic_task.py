@@ -17,12 +17,11 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, Rows
+from fope_lab.data.seeding import Ids, Name
 from fope_lab.data.tasks.algorithmic import (
     SUBTASK_DOC,
     SUBTASKS,
     AlgorithmicSubtask,
-    Ids,
-    Name,
     Strings,
     Subtask,
 )

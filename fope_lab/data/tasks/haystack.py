@@ -14,13 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.data.problems import DataError
-from fope_lab.data.seeding import below, random_words
+from fope_lab.data.seeding import Ids, Name, below, random_words
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-
-Ids = NDArray[np.int64]
-Name = tuple[str | int, ...]
-"""The name of a prompt, which is also the name of its stream of random numbers (seeding.py)."""
-
 
 Haystack = Callable[[Sequence[int], Name], list[list[int]]]
 """Gives the text before each block of the prompt with a name: piece i has as many tokens as the

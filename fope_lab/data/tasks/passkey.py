@@ -17,12 +17,11 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import unknown_name
 from fope_lab.data.problems import DataError
-from fope_lab.data.seeding import below, random_words
+from fope_lab.data.seeding import Ids, Name, Words, below, random_words
 from fope_lab.data.tasks.base import PromptRows, Task
-from fope_lab.data.tasks.haystack import Block, Ids, Name, filler, held_out_text, hide, single_ids
+from fope_lab.data.tasks.haystack import Block, filler, held_out_text, hide, single_ids
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, as_tokenizer
 
-Words = NDArray[np.uint64]
 Marked = tuple[Ids, NDArray[np.bool_]]
 """Token ids and a mask of the answers among them."""
 WORDS = 13

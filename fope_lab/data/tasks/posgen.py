@@ -22,18 +22,16 @@ from itertools import combinations, cycle, islice
 from typing import Annotated, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import Problem, unknown_name
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, EpochOrder, Rows
-from fope_lab.data.seeding import below, random_words
+from fope_lab.data.seeding import Ids, Name, below, random_words
 from fope_lab.data.tasks.base import Task
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
-Ids = NDArray[np.int64]
 Subtask = Literal["recursive", "cot", "semi_recursive"]
 SUBTASKS = (
     "The earlier tokens that a token is the sum of, beside the last k. recursive: the j tokens"
@@ -206,7 +204,7 @@ def _size(split: Split, everything: int) -> int:
     return everything - 2 * held_out if split == "train" else held_out
 
 
-def shuffled(name: tuple[str | int, ...], places: Ids, count: int) -> Ids:
+def shuffled(name: Name, places: Ids, count: int) -> Ids:
     """The elements at `places` of a random order of 0 … count − 1, in the places' shape.
 
     Nothing else of the order is computed. A Feistel network of random functions permutes the
@@ -281,9 +279,7 @@ class PosGenRows:
 
     numbered = False
 
-    def __init__(
-        self, of: SequenceSet, begun: Ids, length: int, order: tuple[str | int, ...]
-    ) -> None:
+    def __init__(self, of: SequenceSet, begun: Ids, length: int, order: Name) -> None:
         self._set, self._begun, self._length = of, begun, length
         self._order = EpochOrder(len(begun), order)
         self.epoch: int | None = len(begun)

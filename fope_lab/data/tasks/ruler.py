@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fope_lab.data.problems import DataError
-from fope_lab.data.seeding import below, random_words
+from fope_lab.data.seeding import Name, Words, below, random_words
 from fope_lab.data.tasks.haystack import (
     Block,
     Haystack,
     Hidden,
-    Name,
     cycle,
     filler,
     held_out_text,
@@ -30,7 +29,7 @@ from fope_lab.data.tasks.haystack import (
     room_for,
     single_ids,
 )
-from fope_lab.data.tasks.passkey import EnglishForm, Marked, Trial, Words
+from fope_lab.data.tasks.passkey import EnglishForm, Marked, Trial
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
-from fope_lab.data.seeding import below
+from fope_lab.data.seeding import Words, below
 from fope_lab.data.tasks.base import PromptRows, Task
 from fope_lab.data.tasks.haystack import Block
-from fope_lab.data.tasks.passkey import EnglishForm, Words
+from fope_lab.data.tasks.passkey import EnglishForm
 from fope_lab.data.tasks.ruler import (
     DIGITS,
     LETTERS,

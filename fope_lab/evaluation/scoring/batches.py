@@ -8,7 +8,7 @@ takes some from other workers and from earlier attempts (fope_lab/evaluation/sha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
@@ -19,26 +19,13 @@ Result = tuple[NDArray[Any], ...]
 a list."""
 
 
-class Work(Protocol):
-    """Gives the results of batches."""
+Work = Callable[..., Iterator[Result]]
+"""What gives the results of batches, as `one_after_another` does.
 
-    def __call__(
-        self,
-        batches: Sequence[Batch],
-        compute: Callable[[Batch], Result],
-        skip: Callable[[Batch, Result | None], None] = lambda batch, result: None,
-        *,
-        divisible: bool = True,
-    ) -> Iterator[Result]:
-        """Yield the result of each of `batches` in their order.
-
-        Of every batch in order, either `compute` is called or `skip`, which must leave the model's
-        random numbers and caches as `compute` would. `skip` also takes the result, unless another
-        worker is just computing it. Batches that are not `divisible` need the results of those
-        before them to be skipped: every worker then computes all. The `repr` of a batch tells it
-        from others.
-        """
-        ...
+Of every batch in order, either `compute` is called or `skip`, which must leave the model's random
+numbers and caches as `compute` would. `skip` also takes the result, unless another worker is just
+computing it. Batches that are not `divisible` need the results of those before them to be skipped:
+every worker then computes all. The `repr` of a batch tells it from others."""
 
 
 def one_after_another(

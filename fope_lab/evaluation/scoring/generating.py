@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -33,17 +33,15 @@ def answer(
     prompts: Sequence[NDArray[np.int64]],
     *,
     max_new_tokens: int,
-    stop: Collection[int] = (),
     until: Sequence[str] = (),
-    min_new_tokens: int = 0,
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
     work: Work = one_after_another,
 ) -> list[Answer]:
     """What a model writes after each prompt, token ids (length,), in their order.
 
-    An answer ends with the tokenizer's end of text, one of `stop` or a text of `until`, which are
-    not part of its text, or after `max_new_tokens`; the first `min_new_tokens` are none of these.
+    An answer ends with the tokenizer's end of text or a text of `until`, which are not part of its
+    text, or after `max_new_tokens`.
     Prompts of one length are answered together, with about `batch_tokens` tokens in the cache at
     once; `progress` takes how many are answered, and `work` gives the results of batches. `model`
     has `config.num_layers`, `hidden(input_ids, cache=…)` and `head`, as a decoder does.
@@ -51,9 +49,7 @@ def answer(
     Raises ValueError for an empty prompt and for a model that produces NaN logits; what the model
     itself raises is an error, never an answer.
     """
-    ends = {tokenizer.eos_id, *stop}
     texts = [text for text in until if text]
-    unsaid = ends | {tokenizer.pad_id, *tokenizer.prefix_ids}
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     batches: list[list[int]] = []
     for length, alike in groupby(order, key=lambda i: len(prompts[i])):
@@ -61,10 +57,17 @@ def answer(
 
     def compute(batch: list[int]) -> Result:
         ids = torch.from_numpy(np.stack([prompts[i] for i in batch])).to(device_of(model))
-        choice = _Choice(sorted(ends), min_new_tokens)
+        broken = torch.zeros((), dtype=torch.bool, device=ids.device)
+
+        def likeliest(logits: Tensor) -> Tensor:
+            broken.logical_or_(logits.isnan().any())  # looked at in the end: no token waits for it
+            return logits.argmax(dim=-1)
+
         finished = _Finished(tokenizer, texts) if texts else None
-        rows = generate(model, ids, max_new_tokens, choose=choice, ends=ends, finished=finished)
-        choice.check()
+        ends = {tokenizer.eos_id}
+        rows = generate(model, ids, max_new_tokens, choose=likeliest, ends=ends, finished=finished)
+        if bool(broken):
+            raise ValueError("model produced NaN logits")
         return (rows[:, ids.shape[1] :].cpu().numpy(),)
 
     embeddings = getattr(model, "position_embeddings", ())
@@ -80,31 +83,10 @@ def answer(
     results = work(batches, compute, skip, divisible=not draws)
     for batch, (rows,) in zip(batches, results, strict=True):
         for place, row in zip(batch, rows.tolist(), strict=True):
-            answers[place] = _answer(tokenizer, row, ends, unsaid, texts)
+            answers[place] = _answer(tokenizer, row, texts)
         done += len(batch)
         progress(done)
     return [one for one in answers if one is not None]
-
-
-class _Choice:
-    """The likeliest token each time, but no end among the first `least` tokens."""
-
-    def __init__(self, ends: Sequence[int], least: int) -> None:
-        self._ends, self._left = list(ends), least
-        self._numbers: Tensor | None = None
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        numbers = ~logits.isnan().any()  # looked at in the end, so that no token waits for it
-        self._numbers = numbers if self._numbers is None else self._numbers & numbers
-        if self._left > 0:
-            self._left -= 1
-            logits = logits.clone()
-            logits[:, self._ends] = float("-inf")
-        return logits.argmax(dim=-1)
-
-    def check(self) -> None:
-        if self._numbers is not None and not bool(self._numbers):
-            raise ValueError("model produced NaN logits")
 
 
 class _Finished:
@@ -125,17 +107,12 @@ class _Finished:
         return any(one in text for one in self._texts)
 
 
-def _answer(
-    tokenizer: Tokenizer,
-    row: Sequence[int],
-    ends: Collection[int],
-    unsaid: Collection[int],
-    until: Sequence[str],
-) -> Answer:
-    end = next((place for place, token in enumerate(row) if token in ends), None)
-    tokens = len(row) if end is None else end + 1
+def _answer(tokenizer: Tokenizer, row: Sequence[int], until: Sequence[str]) -> Answer:
+    ended = tokenizer.eos_id in row
+    tokens = row.index(tokenizer.eos_id) + 1 if ended else len(row)
+    unsaid = {tokenizer.eos_id, tokenizer.pad_id, *tokenizer.prefix_ids}
     text = tokenizer.decode([token for token in row[:tokens] if token not in unsaid])
     stopped = any(one in text for one in until)
     for one in until:
         text = text.partition(one)[0]
-    return Answer(text, tokens, stopped or end is not None)
+    return Answer(text, tokens, stopped or ended)

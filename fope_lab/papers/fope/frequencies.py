@@ -41,8 +41,8 @@ BOUND = np.pi
 """The upper bound on the frequency of any function of integer positions (Corollary C.3)."""
 HIGH_BAND = np.pi / 2
 """The lower limit of the paper's high-frequency band."""
-LIMITS = (("a_tenth", 0.1), ("one", 1.0), ("half_pi", HIGH_BAND))
-"""The frequencies up to which the pairs and the power are summed, and their names."""
+LIMITS = (("a_tenth", 0.1, "0.1"), ("one", 1.0, "1"), ("half_pi", HIGH_BAND, "π/2"))
+"""The frequencies up to which the pairs and the power are summed, with their names."""
 GRID = np.linspace(0.0, 3.0, 601)
 """The frequencies of a drawn spectrum, as multiples of the wave's own."""
 
@@ -193,13 +193,12 @@ class LowPass(
 
     @property
     def number_words(self) -> Mapping[str, str]:
-        limits = {"a_tenth": "0.1", "one": "1", "half_pi": "π/2"}
         return {
             "highest_frequency": "highest frequency, radians per token",
             "bound": "bound of any frequency, radians per token",
             **{
                 f"{what}_up_to_{name}": f"{what} up to a frequency of {limit}, share"
-                for name, limit in limits.items()
+                for name, _, limit in LIMITS
                 for what in ("pairs", "power")
             },
             "alias_difference": "greatest difference of a frequency above π from its alias",
@@ -208,7 +207,7 @@ class LowPass(
     def numbers(self, arrays: Arrays) -> dict[str, float]:
         frequencies, omega, power = (arrays[name] for name in ("frequencies", "omega", "power"))
         metrics = {"highest_frequency": float(frequencies.max()), "bound": BOUND}
-        for name, limit in LIMITS:
+        for name, limit, _ in LIMITS:
             metrics[f"pairs_up_to_{name}"] = float((frequencies <= limit).mean())
             metrics[f"power_up_to_{name}"] = float(power[omega <= limit].sum())
         metrics["alias_difference"] = float(arrays["aliases"].max())

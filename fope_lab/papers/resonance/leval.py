@@ -67,34 +67,43 @@ class PromptParts(NamedTuple):
     whether Llama 2's format closes the instruction before the answer."""
 
     question: str
-    instructions: str = ""
-    lead: str = ""
+    instructions: str
+    lead: str
     closed: bool = True
 
-    def written(self, form: Literal["plain", "chat", "llama2"], tokenizer: Tokenizer) -> list[int]:
-        """Write the text as it is, in Llama 2's format as L-Eval does (llama2-chat-test.py), or in
-        the tokenizer's own chat template up to where the assistant's answer begins.
+    def plain(self, tokenizer: Tokenizer) -> list[int]:
+        """Write the text as it is, after what the model expects before every text."""
+        text = self.instructions + self.question + self.lead
+        return [*tokenizer.prefix_ids, *tokenizer.encode(text)]
 
-        Raises DataError if there is no template, or it can't write a system message where there are
-        instructions.
+    def llama2(self, tokenizer: Tokenizer) -> list[int]:
+        """Write Llama 2's format as L-Eval does (llama2-chat-test.py)."""
+        system = f"[INST]<<SYS>>\n{self.instructions}\n<</SYS>>\n\n"
+        closing = "[/INST]" * self.closed
+        return PromptParts(self.question + closing, system, self.lead).plain(tokenizer)
+
+    def chat(self, tokenizer: Tokenizer) -> list[int]:
+        """Write the tokenizer's own chat template up to where the assistant's answer begins.
+
+        Raises DataError if there is none, or if it can't write a system message.
         """
-        text = self.instructions + self.question
-        if form == "chat":
-            return [*self._in_template(tokenizer), *tokenizer.encode(self.lead)]
-        if form == "llama2":
-            system = f"<<SYS>>\n{self.instructions}\n<</SYS>>\n\n" if self.instructions else ""
-            text = f"[INST]{system}{self.question}" + "[/INST]" * self.closed
-        return [*tokenizer.prefix_ids, *tokenizer.encode(text + self.lead)]
-
-    def _in_template(self, tokenizer: Tokenizer) -> list[int]:
-        messages = [{"role": "user", "content": self.question}]
-        if self.instructions:
-            messages.insert(0, {"role": "system", "content": self.instructions})
-        # A template is asked for a whole chat, and says where the assistant begins to speak.
-        [(ids, learnt)] = tokenizer.encode_chats([[*messages, {"role": ASSISTANT, "content": "A"}]])
+        messages = [
+            {"role": "system", "content": self.instructions},
+            {"role": "user", "content": self.question},
+            # A template is asked for a whole chat, and says where the assistant begins to speak.
+            {"role": ASSISTANT, "content": "A"},
+        ]
+        [(ids, learnt)] = tokenizer.encode_chats([messages])
         if 1 not in learnt:
             raise DataError("the tokenizer's chat template leaves out what the assistant says")
-        return ids[: learnt.index(1)]
+        return [*ids[: learnt.index(1)], *tokenizer.encode(self.lead)]
+
+
+FORMATS: Mapping[str, Callable[[PromptParts, Tokenizer], list[int]]] = {
+    "plain": PromptParts.plain,
+    "chat": PromptParts.chat,
+    "llama2": PromptParts.llama2,
+}
 
 
 def fit_document(
@@ -265,11 +274,11 @@ class LEval(ModelEvaluation, kind="leval"):
         def write(document: str) -> list[int]:
             text = about.question.format(document=document, instruction=question.instruction)
             parts = PromptParts(text, about.instructions, about.lead, about.closed)
-            return parts.written(self.format, tokenizer)
+            return FORMATS[self.format](parts, tokenizer)
 
         prompts = [fit_document(tokenizer, question.document, write, room, about.keep)]
         if about.fact:
-            fact = PromptParts(question.fact).written("plain", tokenizer)
+            fact = [*tokenizer.prefix_ids, *tokenizer.encode(question.fact)]
             prompts.append(fit_document(tokenizer, "", lambda document: fact, room, about.keep))
         return prompts
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.data.corpora.base import split_items, split_text, split_texts
+from fope_lab.data.corpora.base import split_items, split_text
 from fope_lab.data.corpora.hub import PRESETS, Dataset
 from fope_lab.data.corpora.local import Files
 from fope_lab.data.corpora.registry import corpus_json_schema, corpus_names, parse_corpus
@@ -147,15 +147,6 @@ def test_an_exact_cut_is_after_nine_tenths_and_part_of_the_identity(tmp_path: Pa
     assert parse({"files": "a.txt", "cut": "paragraph"}, tmp_path) == corpora[0]
     with pytest.raises(DataError, match="cut: found 'middle'"):
         parse({"files": "a.txt", "cut": "middle"}, tmp_path)
-
-
-@given(st.text())
-def test_an_exact_cut_loses_no_character(text: str) -> None:
-    [train, validation] = [
-        "".join(split_texts([text], split, exactly=True)) for split in ("train", "validation")
-    ]
-    assert train + validation == text
-    assert len(train) == int(len(text) * 0.9)
 
 
 def test_files_that_are_no_text_are_named(tmp_path: Path) -> None:

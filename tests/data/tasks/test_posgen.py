@@ -84,30 +84,19 @@ def test_a_seed_draws_the_same_beginnings_for_all_subtasks_counts_and_lengths() 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("arguments", "sizes", "expected"),
     [
-        (("recursiv", 1, 9), "unknown subtask 'recursiv'; did you mean 'recursive'?"),
-        (("cot", 0, 9), "found 0 sequences, needs at least 1"),
-        (("cot", 1, 3), "found a length of 3, needs at least j + k = 4 tokens"),
+        (("recursiv", 1, 9), {}, "unknown subtask 'recursiv'; did you mean 'recursive'?"),
+        (("cot", 0, 9), {}, "found 0 sequences, needs at least 1"),
+        (("cot", 1, 3), {}, "found a length of 3, needs at least j + k = 4 tokens"),
+        (("cot", 1, 9), {"modulus": 1}, "modulus: found 1, needs at least 2"),
+        (("cot", 1, 9), {"j": 0}, "j: found 0, needs at least 1"),
+        (("cot", 1, 9), {"k": -2}, "k: found -2, needs at least 1"),
     ],
 )
-def test_what_can_not_be_generated(arguments: Any, expected: str) -> None:
+def test_what_can_not_be_generated(arguments: Any, sizes: dict[str, int], expected: str) -> None:
     with pytest.raises(DataError) as caught:
-        generate(*arguments)
-    assert str(caught.value).startswith(expected)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [
-        ({"modulus": 1}, "modulus: found 1, needs at least 2"),
-        ({"j": 0}, "j: found 0, needs at least 1"),
-        ({"k": -2}, "k: found -2, needs at least 1"),
-    ],
-)
-def test_there_is_no_such_task(sizes: dict[str, int], expected: str) -> None:
-    with pytest.raises(DataError) as caught:
-        generate("cot", 1, 9, **sizes)
+        generate(*arguments, **sizes)
     assert str(caught.value).startswith(expected)
 
 
