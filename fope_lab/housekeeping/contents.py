@@ -18,10 +18,7 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 @dataclass(frozen=True)
 class StoredStage:
-    """A stage that somebody began, by the first of its names, with all sweeps that have it.
-
-    `size` is in bytes.
-    """
+    """A stage that somebody began, by the first of its names, with its sweeps and its bytes."""
 
     stage: KnownStage
     sweeps: tuple[str, ...]
@@ -30,10 +27,7 @@ class StoredStage:
 
 
 def contents(store: Store) -> tuple[list[StoredStage], int]:
-    """The stages of a store, the largest first, and the bytes of all else that is in it.
-
-    This takes a moment if any stage is marked as running.
-    """
+    """The stages of a store, the largest first, and the bytes of all else that is in it."""
     named: dict[Path, list[KnownStage]] = {}
     for stage in known_stages(store):
         named.setdefault(stage.folder.path, []).append(stage)
@@ -61,10 +55,7 @@ def size_of(path: Path) -> int:
 
 
 def files_with_sizes(path: Path) -> Iterator[tuple[Path, int]]:
-    """Each file below a folder, or the file itself, with its bytes.
-
-    No link is followed, and what vanishes meanwhile is left out.
-    """
+    """Each file below a folder, or the file itself, with its bytes; no link is followed."""
     files: Iterator[Path] = iter([path])
     if path.is_dir() and not path.is_symlink():
         files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)

@@ -58,17 +58,14 @@ def run_sweeps(
     redo_stale: bool = False,
     select: StageFilter = every_stage,
 ) -> Mapping[str, StageState]:
-    """Run every stage that the store lacks and write the reports.
+    """Run every stage that the store lacks and write the reports; returns the states of the stages
+    that failed or were blocked, by key.
 
     `redo` names stages to re-run with their descendants, and `redo_stale` adds those whose code has
-    changed since they ran; their output is kept in their folders. `select` chooses the stages that
-    are run; reports and MLflow are always of whole sweeps. With `device`, the GPUs of the cluster,
-    stages are checked against their memory.
-
-    Returns the states of the stages that failed or were blocked, by key, and prints their errors,
-    even if something else ends the run early. Raises KeyboardInterrupt if the run was interrupted,
-    SweepError for stages that can't fit their device, StoreError, TrackingError, ClusterError,
-    ResourcesError or MissingPackageError for what is not there.
+    changed since; their output is kept. `select` chooses what is run; reports and MLflow are always
+    of whole sweeps. `device` names the GPUs of the cluster, to check the stages' memory.
+    Raises KeyboardInterrupt if the run was interrupted, SweepError for stages that can't fit, and
+    another UserError for what is not there.
     """
     place = Store.open(store)
     selected = select(plans := plan_sweeps(sweeps, place))

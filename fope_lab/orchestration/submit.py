@@ -54,9 +54,8 @@ def submit(
 ) -> int:
     """Run a sweep on the cluster whose dashboard is at `address`; returns the run's exit code.
 
-    `store` and `tracking_uri` are valid on the cluster; by default its environment decides
-    (FOPE_LAB_STORE, MLFLOW_TRACKING_URI). Without `wait`, returns 0 as soon as the job is accepted.
-    Raises SubmitError if the job is not accepted.
+    `store` and `tracking_uri` are valid on the cluster; by default its environment decides. Without
+    `wait`, returns 0 as soon as the job is accepted. Raises SubmitError if it is not accepted.
     """
     if store is not None and not os.path.isabs(store):
         needs = "needs an absolute path that all nodes of the cluster can read"

@@ -137,10 +137,7 @@ class _StageWork:
     code: Mapping[str, str]
 
     def attempt(self, *, may_retry: bool) -> StageState:
-        """Make one attempt; returns the state that it leaves.
-
-        If workers are lost, that is INTERRUPTED, or FAILED if nothing tries it again.
-        """
+        """Make one attempt; returns the state that it leaves: INTERRUPTED if workers are lost."""
         stage, folder = self.stage, self._folder(self.stage)
         try:
             forget_digests()

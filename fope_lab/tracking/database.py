@@ -38,10 +38,7 @@ Identity = tuple[int, int]
 
 @contextlib.contextmanager
 def locked(path: Path, busy: TrackingError, seconds: float = LOCK_SECONDS) -> Iterator[BinaryIO]:
-    """Hold the lock on the file `path`, and yield the file.
-
-    Raises the error `busy` if another holds the lock for `seconds`.
-    """
+    """Hold the lock on a file, and yield it; raises `busy` if another holds it for `seconds`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         deadline = time.monotonic() + seconds
@@ -80,10 +77,8 @@ def prepare(path: Path) -> None:
 
 
 def set_aside(path: Path, damaged: Identity | None) -> Path | None:
-    """Rename the file that was found damaged; returns its new path.
-
-    Returns None if another process has replaced the file since.
-    """
+    """Rename the file that was found damaged; returns its new path, or None if another process has
+    replaced the file since."""
     path = path.resolve()
     with _one_maker(path):
         if damaged is None or identity(path) != damaged:

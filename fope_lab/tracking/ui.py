@@ -31,9 +31,8 @@ MOST_LINKS = 20
 def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
     """Serve the store's MLflow database until SIGINT or SIGTERM; returns 0.
 
-    Prints the address when the server is ready; the server's output goes to `mlflow-server.log` in
-    the store. Raises TrackingError if the port is not free, the database can't be read, or the
-    server ends by itself.
+    The server's output goes to `mlflow-server.log` in the store. Raises TrackingError if the port
+    is not free, the database can't be read, or the server ends by itself.
     """
     _require_free(host, port)
     store_root = store_root.expanduser().absolute()

@@ -69,11 +69,9 @@ def sqlite_file(uri: str) -> Path | None:
 
 
 def sqlite_uri(path: Path, scheme: str = "sqlite") -> str:
-    """The URI of the SQLite database in the file `path`, which is absolute.
-
-    SQLAlchemy decodes %XX in a path, and "?" ends it. MLflow makes the folder of a path that is not
-    decoded, unless the URI names the driver.
-    """
+    """The URI of the SQLite database in the file `path`, which is absolute."""
+    # SQLAlchemy decodes %XX in a path, and "?" ends it. MLflow makes the folder of a path that is
+    # not decoded, unless the URI names the driver.
     if not _SPECIAL.search(str(path)):
         return f"{scheme}:///{path}"
     driver = "sqlite+pysqlite" if scheme == "sqlite" else scheme
@@ -120,11 +118,9 @@ def _pages(uri: str, ui: str) -> str:
 
 
 def _parts(uri: str) -> tuple[str, str, str, str]:
-    """The scheme with its slashes, the user with the password, the place, and the query of a URI.
-
-    A password may hold signs that should have been escaped: all up to the last "@" is the user, and
-    all of the URI if a "?" comes before an "@".
-    """
+    """The scheme with its slashes, the user with the password, the place, the query of a URI."""
+    # A password may hold signs that should have been escaped: all up to the last "@" is the user,
+    # and all of the URI if a "?" comes before an "@".
     match = re.match(r"[\w+.-]+://", uri)
     head = match[0] if match else ""
     rest = uri[len(head) :]

@@ -83,10 +83,7 @@ def contents_json(store: Store, stages: Sequence[StoredStage], other_bytes: int)
 
 
 def stage_page(store: Store, stage: KnownStage) -> Iterator[str]:
-    """The lines of a page about a stage: what it was asked, its past, its relatives, its files.
-
-    This takes a moment if the stage is marked as running.
-    """
+    """The lines of a page about a stage: what it was asked, its past, its relatives, its files."""
     known, folder = known_stages(store), stage.folder
     [state] = observe([folder])
     names = [f"{one.sweep} ({one.label})" for one in known if one.key == stage.key and one.sweep]
