@@ -15,7 +15,7 @@ quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minu
 test: $(INSTALLED)  ## everything but what kills processes, in two processes
 	# Even where the environment says not to keep compiled modules: tests start many a Python.
 	env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 \
-		$(BIN)/pytest -m "not faults" --numprocesses 2 --dist loadfile
+		$(BIN)/pytest -m "not faults" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 faults: $(INSTALLED)  ## kills drivers, workers and servers for real
 	$(BIN)/pytest -m faults

@@ -1,4 +1,4 @@
-"""For all tests: no deadline for an example, Ctrl-C, and a byte-level BPE tokenizer."""
+"""For all tests: how many examples, which files first, Ctrl-C, and a byte-level BPE tokenizer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-# No test fails because the machine does something else, too.
-settings.register_profile("untimed", deadline=None)
+# No test fails because the machine does something else, too. Each run tries other examples.
+settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")
 
 TEXT = "The pass key is 12345. Remember it. The grass is green. The sky is blue. 123 450 99 10"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put first the files that start Ray: whichever process got such a one last would end last."""
+    long = {item.path for item in items if item.get_closest_marker("cluster")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:

@@ -27,6 +27,7 @@ EXAMPLES = {
     "Adding an analysis": ("fope_lab/analysis/cycles.py", "tests/analysis/test_cycles.py"),
 }
 FILES = {path: text for title in EXAMPLES for path, text in files_of(title).items()}
+OTHERS = [EXAMPLES[f"Adding an {one}"][1] for one in ("evaluation", "analysis")]
 BUCKETS, HEADS = 8, 2
 T5 = f"t5(num_buckets={BUCKETS},max_distance=20)"
 METRIC = "induction_recall_by_length"
@@ -83,6 +84,16 @@ with torch.no_grad():
     torch.testing.assert_close(load_model("llama")(ids).logits, ours, rtol=0, atol=1e-6)
 print(json.dumps(read_config("llama").embedding.canonical()))
 """
+SEPARATOR = "\f"
+DESCRIBE = f"""
+from fope_lab.cli import main
+
+plugins = ["--json", "--plugins", "./t5.py", "./proportional.py"]
+assert main(["embeddings", *plugins]) == 0
+for name in ("t5", "proportional"):
+    print({SEPARATOR!r})
+    assert main(["embeddings", name, *plugins]) == 0
+"""
 LOAD_EXPORT = """
 import sys, torch
 from transformers import AutoModelForCausalLM
@@ -118,37 +129,53 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(folder: Path) -> Any:
-    """The report of the sweep after its run."""
+    """The report that a run of the sweep leaves."""
     _fope_lab(folder, "run", "added.yaml")
-    return _json(folder, "report", "added.yaml")
+    return json.loads((folder / "store/reports/added/report.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def planned(report: Any, folder: Path) -> list[dict[str, Any]]:
+    """The stages in the plan after the run."""
+    assert report["cells"]
+    return list(_json(folder, "plan", "added.yaml")["stages"])
+
+
+@pytest.fixture(scope="module")
+def passed(checkout: Path) -> list[str]:
+    """The tests of the examples, and those of every embedding for the two that are added."""
+    chosen = "t5 or proportional or test_induction or test_cycles"
+    tests = ("tests/embeddings", *OTHERS, "-k", chosen, "-rp")
+    printed = python("pytest", *tests, checkout=checkout, folder=checkout)
+    return re.findall(r"^PASSED (.*)", printed, flags=re.MULTILINE)
 
 
 def test_they_are_described_with_their_options(folder: Path) -> None:
-    def embeddings(*arguments: str) -> Any:
-        command = ("embeddings", *arguments, "--json", "--plugins", "./t5.py", "./proportional.py")
-        return json.loads(python("fope_lab.cli", *command, checkout=ROOT, folder=folder))
-
-    by_name = {one["name"]: one for one in embeddings()["embeddings"]}
+    command = [sys.executable, "-c", DESCRIBE]
+    done = execute(*command, checkout=ROOT, folder=folder)
+    assert done.returncode == 0, done.stderr
+    listed, t5, proportional = map(json.loads, done.stdout.split(SEPARATOR))
+    by_name = {one["name"]: one for one in listed["embeddings"]}
     assert by_name["t5"]["source"] == "Raffel et al., arXiv 1910.10683, §2.1"
     assert by_name["t5"]["resolved"]["learned_parameters"] == 32 * 8
     assert by_name["t5"]["resolved"]["per_layer"] is False
-    options = {one["option"]: one for one in embeddings("t5")["options"]}
+    options = {one["option"]: one for one in t5["options"]}
     assert set(options) == {"num_buckets", "max_distance", "shared_layers"}
-    options = {one["option"]: one for one in embeddings("proportional")["options"]}
+    options = {one["option"]: one for one in proportional["options"]}
     assert options["factor"]["default"] == 1.0
 
 
 @pytest.mark.parametrize("name", ["t5", "proportional"])
-def test_an_embedding_passes_its_test_and_the_conformance_tests(name: str, checkout: Path) -> None:
-    printed = python("pytest", "tests/embeddings", "-k", name, checkout=checkout, folder=checkout)
-    [passed] = re.findall(r"^(\d+) passed", printed, flags=re.MULTILINE)
+def test_an_embedding_passes_its_test_and_the_conformance_tests(
+    name: str, checkout: Path, passed: list[str]
+) -> None:
     conformance = (checkout / "tests/embeddings/test_conformance.py").read_text()
-    assert int(passed) > conformance.count("@every_embedding\n") > 10
+    assert sum(name in test for test in passed) > conformance.count("@every_embedding\n") > 10
 
 
-def test_the_others_pass_their_tests_and_all_the_linters(checkout: Path) -> None:
-    others = [EXAMPLES[title][1] for title in ("Adding an evaluation", "Adding an analysis")]
-    python("pytest", *others, checkout=checkout, folder=checkout)
+def test_the_others_pass_their_tests_and_all_the_linters(checkout: Path, passed: list[str]) -> None:
+    for tests in OTHERS:
+        assert any(test.startswith(tests) for test in passed)
     for command in (["check"], ["format", "--check"]):
         python("ruff", *command, *FILES, checkout=checkout, folder=checkout)
 
@@ -188,7 +215,9 @@ def test_a_transform_goes_to_hugging_face_and_back(checkout: Path, tmp_path: Pat
 
 
 @pytest.mark.cluster
-def test_an_embedding_is_planned_trained_and_reported(report: Any, folder: Path) -> None:
+def test_an_embedding_is_planned_trained_and_reported(
+    report: Any, planned: list[dict[str, Any]], folder: Path
+) -> None:
     """In Ray's workers, which import the plug-ins, beside nope."""
     perplexity = {
         (label(cell["axes"]["pretrain.embedding"]), cell["x"]): cell["mean"]
@@ -197,18 +226,18 @@ def test_an_embedding_is_planned_trained_and_reported(report: Any, folder: Path)
     }
     assert len(perplexity) == 6
     assert perplexity[T5, 32] != perplexity["nope", 32]
-    planned, counted, learned = {}, {}, {}
-    for stage in _json(folder, "plan", "added.yaml")["stages"]:
+    forecast, counted, learned = {}, {}, {}
+    for stage in planned:
         if stage["kind"] == "pretrain":
             name = label(stage["axes"]["pretrain.embedding"])
             made = folder / "store/pretrain" / stage["key"]
-            planned[name] = stage["params"]
+            forecast[name] = stage["params"]
             recorded = json.loads((made / "result.json").read_text())["recorded"]
             counted[name] = recorded["parameters"]["total"]
             weights = load_file(next((made / "checkpoint").rglob("model.safetensors")))
             learned[name] = [w for key, w in weights.items() if key.endswith(".by_bucket")]
     assert counted[T5] - counted["nope"] == BUCKETS * HEADS
-    assert planned == counted
+    assert forecast == counted
     [by_bucket] = learned[T5]
     assert by_bucket.shape == (BUCKETS, HEADS)
     assert by_bucket.any()
@@ -220,7 +249,7 @@ def test_an_evaluation_is_reported_and_claimed(report: Any, folder: Path) -> Non
     assert sorted((cell["x"], cell["n"]) for cell in cells) == [(32, 2)] * 3 + [(64, 2)] * 3
     assert all(value["stderr"] is not None for cell in cells for value in cell["values"])
     assert len(report["claims"]) == 1
-    page = _fope_lab(folder, "report", "added.yaml", "--markdown")
+    page = (folder / "store/reports/added/report.md").read_text()
     assert "Induction recall" in page
     assert "Peng et al." in page
 
@@ -234,11 +263,12 @@ def test_an_analysis_is_in_the_report(report: Any, folder: Path) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.usefixtures("report")
-def test_a_checkpoint_names_its_plugin_and_its_export_needs_none(folder: Path) -> None:
+def test_a_checkpoint_names_its_plugin_and_its_export_needs_none(
+    planned: list[dict[str, Any]], folder: Path
+) -> None:
     [key] = (
         stage["key"]
-        for stage in _json(folder, "plan", "added.yaml")["stages"]
+        for stage in planned
         if (stage["kind"], stage["seed"]) == ("pretrain", 0)
         and label(stage["axes"]["pretrain.embedding"]) == T5
     )
@@ -254,16 +284,13 @@ def test_a_checkpoint_names_its_plugin_and_its_export_needs_none(folder: Path) -
 
 
 @pytest.mark.cluster
-@pytest.mark.usefixtures("report")
-def test_a_changed_plugin_marks_what_it_made(folder: Path) -> None:
-    def changed() -> set[str]:
-        stages = _json(folder, "plan", "added.yaml")["stages"]
-        return {stage["kind"] for stage in stages if "induction.py" in stage["reason"]}
-
-    assert changed() == set()
+def test_a_changed_plugin_marks_what_it_made(planned: list[dict[str, Any]], folder: Path) -> None:
+    assert not any("induction.py" in stage["reason"] for stage in planned)
     file = folder / "induction.py"
     before = file.read_text()
     file.write_text(before.replace("error_of_mean(", "0 * error_of_mean("))
     assert file.read_text() != before
-    assert changed() == {"induction"}
+    stages = _json(folder, "plan", "added.yaml")["stages"]
+    changed = {stage["kind"] for stage in stages if "induction.py" in stage["reason"]}
+    assert changed == {"induction"}
     file.write_text(before)

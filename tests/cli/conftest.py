@@ -53,4 +53,5 @@ def run_stages(
 @pytest.fixture
 def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `fope-lab run` do its stages in this process."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(controller, "run_stages", run_stages)

@@ -1,11 +1,18 @@
-"""A small sweep through the whole product, on a real Ray and a real MLflow database."""
+"""Two small sweeps through the whole product, in one run on a real Ray and a real MLflow database.
+
+The stages of the second have two workers each: the numbers, and an error, are those of one. Of
+trainings, tests/faults/test_workers_lost.py has the same for both strategies, after kills.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,10 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from workers_sweep import alone, worker_processes
 
+from fope_lab.cli import main
+from fope_lab.processor import processor
 from fope_lab.provenance.checkout import Checkout
-from fope_lab.store import Store
+from fope_lab.store import StageFolder, Store
 from fope_lab.sweep import load_sweep
+from fope_lab.sweep.graph import Stage
 
 pytestmark = pytest.mark.cluster
 
@@ -49,6 +60,25 @@ stages:
   passkey: {kind: passkey, from: pretrain, form: symbolic, lengths: [32, 64], trials: 20}
   too-long: {kind: perplexity, from: pretrain, corpus: python-docs, lengths: [32, 8_000_000]}
 """
+WORKERS = """
+name: workers
+stages:
+  alone: &training
+    kind: pretrain
+    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
+    embedding: kerple
+    data:
+      length: 32
+      mix: [{corpus: {files: texts/*.txt}, weight: 0.5}, {task: passkey, weight: 0.5}]
+    train: {tokens: 2560, batch_tokens: 512, micro_batch_tokens: 128, learning_rate: 1e-2}
+  shared: {kind: perplexity, from: alone, corpus: {files: texts/*.txt}, lengths: [16, 32],
+           tokens: 2048, batch_tokens: 256, resources: {workers: 2}}
+  diverges:
+    <<: *training
+    resources: {workers: 2, strategy: fsdp}
+    train: {tokens: 2560, batch_tokens: 512, micro_batch_tokens: 128, learning_rate: 1e30,
+            gradient_clip: 1e30}
+"""
 LENGTHS = {"perplexity": [16, 32, 64], "passkey": [32, 64]}
 
 
@@ -57,38 +87,47 @@ class Finished:
     """What a run left."""
 
     sweep: Path
+    workers: Path
     store: Store
     code: int
     output: str
 
+    @property
+    def in_store(self) -> list[str]:
+        return ["--store", str(self.store.root)]
 
-def fope_lab(*arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fope_lab.cli", *map(str, arguments)]
-    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=folder, env=environment, check=False
-    )
+    def of_workers(self, section: str) -> tuple[Stage, StageFolder]:
+        """A stage of the second sweep, and its folder."""
+        [stage] = [one for one in load_sweep(self.workers).stages if one.section == section]
+        return stage, self.store.folder(stage.kind, stage.key)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = tmp_path_factory.mktemp("whole")
-    sweep = folder / "whole.yaml"
+    sweep, workers = folder / "whole.yaml", folder / "workers.yaml"
     sweep.write_text(SWEEP)
+    workers.write_text(WORKERS)
     (folder / "texts").mkdir()
-    (folder / "texts" / "one.txt").write_text("\n\n".join(["A paragraph of a text."] * 400))
-    done = fope_lab("run", sweep, "--store", folder / "store", folder=folder)
-    return Finished(sweep, Store(folder / "store"), done.returncode, done.stdout + done.stderr)
+    (folder / "texts" / "one.txt").write_text("\n\n".join(f"Text {i} of all." for i in range(800)))
+    done = subprocess.run(
+        [sys.executable, "-m", "fope_lab.cli", "run", str(sweep), str(workers), "--store", "store"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
+        check=False,
+    )
+    output = done.stdout + done.stderr
+    return Finished(sweep, workers, Store(folder / "store"), done.returncode, output)
 
 
 @pytest.fixture(scope="module")
 def report(finished: Finished) -> dict[str, Any]:
-    done = fope_lab(
-        "report", finished.sweep, "--store", finished.store.root, "--json",
-        folder=finished.sweep.parent,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        assert main(["report", str(finished.sweep), *finished.in_store, "--json"]) == 0
+    return dict(json.loads(output.getvalue()))
 
 
 def test_one_failed_stage_stops_nothing_else(finished: Finished) -> None:
@@ -145,22 +184,24 @@ def test_mlflow_has_one_flat_run_for_each_stage(finished: Finished) -> None:
             assert run.data.tags["seed"] == str(stage.seed)
 
 
-def test_run_again_only_what_failed_and_what_is_named_is_tried(finished: Finished) -> None:
+@pytest.mark.usefixtures("without_ray")
+def test_run_again_only_what_failed_and_what_is_named_is_tried(
+    finished: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
     stages = {stage.label: stage for stage in load_sweep(finished.sweep).stages}
     folders = {name: finished.store.folder(stage.kind, stage.key) for name, stage in stages.items()}
     before = {name: folder.attempts.newest_token() for name, folder in folders.items()}
     passkey = folders["passkey[seed=0]"]
     result, rows = passkey.result(), passkey.rows()
-    again = fope_lab(
-        "run", finished.sweep, "--store", finished.store.root, "--redo", "passkey[seed=0]",
-        folder=finished.sweep.parent,
-    )  # fmt: skip
-    assert again.returncode == 1
+    redo = ["--redo", "passkey[seed=0]"]
+    assert main(["run", str(finished.sweep), *finished.in_store, *redo]) == 1
     tokens = {name: folder.attempts.newest_token() for name, folder in folders.items()}
     changed = {name for name, token in tokens.items() if token != before[name]}
     assert changed == {"too-long[seed=0]", "too-long[seed=1]", "passkey[seed=0]"}
     aside = passkey.paths.set_aside(before["passkey[seed=0]"] + 1)
-    assert f"re-running passkey[seed=0]; its previous output is in {aside}" in again.stdout
+    assert (
+        f"re-running passkey[seed=0]; its previous output is in {aside}" in capsys.readouterr().out
+    )
     assert json.loads((aside / "result.json").read_text()) == result == passkey.result()
     assert [row.timestamp for row in passkey.rows()] > [row.timestamp for row in rows]
 
@@ -186,10 +227,43 @@ def test_who_made_a_stage_is_recorded_and_reported(
 
 
 def test_what_local_files_held_is_recorded(finished: Finished) -> None:
-    [record] = finished.store.corpora()
-    assert (record.sweep, record.corpus["files"]) == ("whole", "texts/*.txt")
+    records = finished.store.corpora()
+    assert {record.sweep for record in records} == {"whole", "workers"}
     text = (finished.sweep.parent / "texts" / "one.txt").read_bytes()
-    assert record.files == {"texts/one.txt": hashlib.sha256(text).hexdigest()}
+    for record in records:
+        assert record.corpus["files"] == "texts/*.txt"
+        assert record.files == {"texts/one.txt": hashlib.sha256(text).hexdigest()}
+
+
+def test_two_workers_evaluate_as_one_does(finished: Finished, tmp_path: Path) -> None:
+    stage, folder = finished.of_workers("shared")
+    assert folder.is_done(), folder.state()
+    [processes] = worker_processes(folder)
+    assert len(set(processes)) == 2
+    shutil.copytree(finished.store.root / "pretrain", tmp_path / "alone" / "pretrain")
+    stages = load_sweep(finished.workers).stages
+    reference = alone(stage, stages, finished.store, tmp_path / "alone")
+    assert folder.result() == reference.result()
+    assert [(r.step, r.values) for r in folder.rows()] == [
+        (r.step, r.values) for r in reference.rows()
+    ]
+
+
+def test_what_the_workers_ran_on_is_recorded(finished: Finished) -> None:
+    [one] = [one for one in finished.store.execution_records() if one["planned_workers"] == 2]
+    assert (one["device"], one["processor"]) == ("cpu", processor())
+    assert (one["workers"], one["threads"], one["work"]["threads"]) == (2, 1, 1)
+
+
+def test_an_error_of_the_work_is_the_stages_failure_and_not_retried(finished: Finished) -> None:
+    _, folder = finished.of_workers("diverges")
+    failure = folder.failure()
+    assert failure is not None
+    assert failure["type"] == "NonFiniteError"
+    assert "at step" in failure["error"]
+    assert "On worker 0:" in failure["traceback"], "the worker's traceback is lost"
+    assert "step.py" in failure["traceback"] or "loop.py" in failure["traceback"]
+    assert folder.attempts.newest_token() == 1
 
 
 def test_a_finished_sweep_is_answered_without_ray(finished: Finished) -> None:

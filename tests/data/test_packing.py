@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import json
+import logging
+import tarfile
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fope_lab.data.corpora import local
 from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.corpora.local import PythonDocs
 from fope_lab.data.corpora.registry import parse_corpus
@@ -72,6 +77,14 @@ def test_large_vocabularies_are_wide(corpus: Corpus, tmp_path: Path) -> None:
     assert packed.tokens[-2:].tolist() == [70_000 + ord("\n"), 256]
 
 
+@pytest.fixture
+def few_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the standard library: to parse all of it takes seconds."""
+    sources = [Path(one.__file__).read_bytes() for one in (argparse, inspect, logging, tarfile)]
+    monkeypatch.setattr(local, "standard_library", lambda corpus: sources)
+
+
+@pytest.mark.usefixtures("few_modules")
 def test_the_answers_of_pairs_and_their_ends_are_to_be_learnt(tmp_path: Path) -> None:
     corpus = parse_corpus("python-docstrings", tmp_path)
     packed = pack(corpus, tmp_path / "out")
@@ -192,6 +205,7 @@ def test_text_is_halved_anywhere(corpus: Corpus, tmp_path: Path) -> None:
     assert first.starts.tolist() == [at for at in whole.starts.tolist() if at < whole.middle]
 
 
+@pytest.mark.usefixtures("few_modules")
 def test_pairs_are_halved_between_two_of_them(tmp_path: Path) -> None:
     write_packed(tmp_path, parse_corpus("python-docstrings", tmp_path), BYTE, "validation")
     whole = PackedCorpus(tmp_path, {})

@@ -197,7 +197,7 @@ descriptions = st.deferred(
 
 
 @given(descriptions | scalars | st.dictionaries(st.text(max_size=4), scalars))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_whatever_is_described_is_told_or_refused(spec: Any) -> None:
     try:
         one = describe(spec)

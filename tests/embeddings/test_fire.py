@@ -130,7 +130,7 @@ def test_a_module_computes_in_float32() -> None:
     multiplier=st.floats(-4, 4),
     gaps=st.lists(st.integers(0, 50_000), min_size=1, max_size=10),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_networks_input_is_a_share(c: float, multiplier: float, gaps: list[int]) -> None:
     """Between 0 and 1 whatever c and L became, and 0 for a key after its query."""
     embedding = fire_of()

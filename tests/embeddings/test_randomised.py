@@ -36,7 +36,7 @@ def longest(embedding: PositionEmbedding) -> int | None:
     spare=st.integers(0, 1000),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_positions_are_the_end_of_a_sorted_sample(
     length: int, offset: int, spare: int, seed: int
 ) -> None:

@@ -79,14 +79,14 @@ def altered(draw: st.DrawFn) -> Any:
     return content
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=75)
 @given(altered())
 def test_altered_sweeps(tmp_path_factory: pytest.TempPathFactory, content: Any) -> None:
     folder = tmp_path_factory.getbasetemp() / "altered"
     check(write(folder / "sweep.yaml", yaml.safe_dump(content, allow_unicode=True).encode()))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(
     st.text(
         alphabet=st.sampled_from("ab:-{}[]#&*!|>'\"%@`,? \n\t\\1.eE~<=\x00é\u2028"), max_size=40

@@ -103,7 +103,7 @@ def test_a_passkey_evaluation_reads_every_trial_once(tmp_path: Path, sizes: dict
     assert found.cost.flops == pytest.approx(expected)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(
     lengths=st.lists(st.integers(2, 70), min_size=1, max_size=3, unique=True),
     tokens=st.integers(71, 400),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -48,15 +49,38 @@ IN_SIGHT = """(column) => {
 }"""
 
 
-@pytest.fixture
-def page() -> Iterator[Any]:
-    """A page of a browser that is wide enough for the columns of a table."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 2200, "height": 1000})
-        page.set_default_timeout(PATIENCE)
-        yield page
+        yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page that is wide enough for the columns of a table."""
+    page = browser.new_page(viewport={"width": 2200, "height": 1000})
+    page.set_default_timeout(PATIENCE)
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Scene:
+    """A store for the sweeps of both tests: the first of the one, the second of the other."""
+    folder = tmp_path_factory.mktemp("browser")
+    (folder / "store").mkdir()
+    shutil.copy(empty_database, folder / "store" / "mlflow.db")
+    return Scene(folder)
+
+
+@pytest.fixture(scope="module")
+def live(scene: Scene) -> Iterator[LiveServer]:
+    server = LiveServer(scene.store.root)
+    server.start()
+    yield server
+    server.stop()
 
 
 def mean(embedding: str) -> list[float]:
@@ -77,48 +101,37 @@ def plan(scene: Scene) -> Plan:
 
 
 def test_from_the_experiment_to_a_view_and_from_the_report_to_a_run(
-    scene: Scene, plan: Plan, page: Any
+    scene: Scene, plan: Plan, live: LiveServer, page: Any
 ) -> None:
-    live = LiveServer(scene.store.root)
-    live.start()
-    try:
-        tracker = Tracker(scene.store.root, live.uri)
-        tracker.project(plan)
-        see_a_line_for_each_embedding(page, f"{live.uri}/#/experiments/1/runs?{VIEW}")
-        see_the_table_of_results(page, tracker.view_links("first", live.uri)["results"])
-        written = keep_report(tracked_report(plan.sweep, scene.store, tracker), scene.store)
-        page.goto(written.page.as_uri())
-        switch_a_series_off(page)
-        follow_a_number_to_its_run(page, live.uri)
-    finally:
-        live.stop()
+    tracker = Tracker(scene.store.root, live.uri)
+    tracker.project(plan)
+    see_a_line_for_each_embedding(page, f"{live.uri}/#/experiments/1/runs?{VIEW}")
+    see_the_table_of_results(page, tracker.view_links("first", live.uri)["results"])
+    written = keep_report(tracked_report(plan.sweep, scene.store, tracker), scene.store)
+    page.goto(written.page.as_uri())
+    switch_a_series_off(page)
+    follow_a_number_to_its_run(page, live.uri)
 
 
 def test_a_view_of_an_edited_sweep_has_a_short_line_for_each_of_its_settings(
-    scene: Scene, page: Any
+    scene: Scene, live: LiveServer, page: Any
 ) -> None:
-    live = LiveServer(scene.store.root)
-    live.start()
-    try:
-        tracker = Tracker(scene.store.root, live.uri)
-        for embeddings in ("rope, nope, alibi", "rope, alibi"):
-            plan = scene.plan(
-                embeddings=embeddings, grid="pretrain.train.learning_rate: [2e-3, 5e-4]"
-            )
-            for stage in plan.sweep.stages:
-                if not scene.folder(stage).is_done():
-                    measure(scene.folder(stage), CURVES["rope", 0])
-            tracker.project(plan)
-        page.goto(tracker.view_links("first", live.uri)["perplexity"])
-        for line in ("rope 2e-3", "rope 5e-4", "alibi 2e-3", "alibi 5e-4"):
-            page.get_by_text(group(line)).wait_for()
-        assert page.get_by_text("Group: ").count() == 4
-        page.get_by_text("4 matching runs").wait_for()
-        page.wait_for_function("() => document.querySelector('.js-plotly-plot')?.data?.length >= 4")
-        _, lines = page.evaluate(LINES)
-        assert len(lines) == 4
-    finally:
-        live.stop()
+    tracker = Tracker(scene.store.root, live.uri)
+    for embeddings in ("rope, nope, alibi", "rope, alibi"):
+        rates = "pretrain.train.learning_rate: [2e-3, 5e-4]"
+        plan = scene.plan("second", embeddings, grid=rates)
+        for stage in plan.sweep.stages:
+            if not scene.folder(stage).is_done():
+                measure(scene.folder(stage), CURVES["rope", 0])
+        tracker.project(plan)
+    page.goto(tracker.view_links("second", live.uri)["perplexity"])
+    for line in ("rope 2e-3", "rope 5e-4", "alibi 2e-3", "alibi 5e-4"):
+        page.get_by_text(group(line)).wait_for()
+    assert page.get_by_text("Group: ").count() == 4
+    page.get_by_text("4 matching runs").wait_for()
+    page.wait_for_function("() => document.querySelector('.js-plotly-plot')?.data?.length >= 4")
+    _, lines = page.evaluate(LINES)
+    assert len(lines) == 4
 
 
 def see_a_line_for_each_embedding(page: Any, experiment: str) -> None:

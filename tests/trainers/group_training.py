@@ -21,7 +21,7 @@ from fope_lab.stages import TrainSettings
 from trainers.optimizer import build_optimizer
 from trainers.workers import FLOAT32, STRATEGIES, OptimizerState, Precision, WorkerGroup
 
-VOCABULARY, ROWS, LENGTH, STEPS, HALF = 31, 4, 8, 6, 3
+VOCABULARY, ROWS, LENGTH, STEPS, HALF = 31, 4, 8, 5, 3
 SETTINGS = TrainSettings(tokens=1, batch_tokens=ROWS * LENGTH, learning_rate=0.01)
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 import torch
 from group_training import HALF, STEPS, Case, Trained, gone_on, group, train
+from processes import start
 
 from fope_lab.stages import TrainSettings
 from trainers.step import exchange_precision
@@ -45,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, case in CASES.items():
         torch.save(train(WorkerGroup(), case, 0, HALF), folder / f"{name}.single.half")
         torch.save(train(WorkerGroup(), case, 0, STEPS), folder / f"{name}.single")
-    torch.multiprocessing.spawn(group, (2, folder, CASES), nprocs=2)
+    start(group, 2, folder, CASES, count=2)
     return folder
 
 
@@ -170,7 +171,7 @@ def test_the_state_of_other_parameters_is_refused(folder: Path) -> None:
 
 def test_three_workers_go_on_to_the_bit(tmp_path: Path) -> None:
     """Of two, the order in which their gradients are added up can't matter."""
-    torch.multiprocessing.spawn(gone_on, (3, tmp_path, CASES["plain"]), nprocs=3)
+    start(gone_on, 3, tmp_path, CASES["plain"], count=3)
     whole, rest = trained(tmp_path, "whole"), trained(tmp_path, "rest")
     assert rest.losses == whole.losses[HALF:]
     assert rest.norms == whole.norms[HALF:]

@@ -25,7 +25,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
     return stage.outcome()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(
     stops=st.lists(st.integers(0, STEPS - 1), min_size=1, max_size=4),
     checkpoint_every=st.integers(1, STEPS + 1),
@@ -109,7 +109,7 @@ def whole(data: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> di
 
 
 @pytest.mark.parametrize("name", EMBEDDINGS)
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=4)
 @given(stops=st.lists(st.integers(0, REAL_STEPS - 1), min_size=1, max_size=4))
 def test_a_decoder_gives_the_same_bits_with_all_that_a_training_can_have(
     data: dict[str, Path], whole: dict[str, RealStage], name: str, stops: list[int]

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from processes import start
 from real_training import LENGTH, RealStage, assert_equal, prepare
 from sharded_training import DEAD_AT, attempts, make
 
@@ -30,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sharded")
     prepare(folder)
     two = (("whole", False, 0.0), ("dead", True, 0.5), ("from-2", False, 0.0))
-    torch.multiprocessing.spawn(attempts, (2, folder, *two), nprocs=2)
+    start(attempts, 2, folder, *two, count=2)
     return folder
 
 
@@ -41,7 +42,7 @@ def gone_on(folder: Path, size: int) -> RealStage:
         shutil.copytree(folder / "dead", folder / "from-1")
         stage.attempt()
     elif size == 3:
-        torch.multiprocessing.spawn(attempts, (3, folder, ("from-3", False, 0.0)), nprocs=3)
+        start(attempts, 3, folder, ("from-3", False, 0.0), count=3)
     return stage
 
 

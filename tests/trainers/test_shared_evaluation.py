@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 from evaluation_group import RealEvaluation, group
+from processes import start
 
 CASES = ("perplexity", "perplexity-drawn", "passkey", "passkey-drawn", "posgen-drawn")
 
@@ -17,7 +17,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("evaluations")
     prepare(folder)
-    torch.multiprocessing.spawn(group, (2, folder, CASES), nprocs=2)
+    start(group, 2, folder, CASES, count=2)
     return folder
 
 

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import start
 from tiny_training import Bigrams, TinyStage, batch, train_settings
 
 from fope_lab.data.mixture import Batch
@@ -36,7 +37,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> TinyStage:
     return stage
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(
     stops=st.lists(st.integers(0, STEPS - 1), min_size=1, max_size=4),
     checkpoint_every=st.integers(1, STEPS + 1),
@@ -119,7 +120,7 @@ def worker(rank: int, root: Path) -> None:
 def test_the_workers_of_a_group_stop_after_the_same_step(tmp_path: Path) -> None:
     for rank in range(2):
         TinyStage(tmp_path / str(rank), train_settings(STEPS)).stop.prepare()
-    torch.multiprocessing.spawn(worker, (tmp_path,), nprocs=2)
+    start(worker, tmp_path, count=2)
     for rank in range(2):
         assert (tmp_path / f"taken-{rank}").read_text() == str([0, 1, 2, 3, 4, 5])
     stage, whole = (TinyStage(tmp_path / name, train_settings(STEPS)) for name in ("0", "whole"))

@@ -19,18 +19,24 @@ CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 
 
-@pytest.fixture
-def page(tmp_path: Path, store: Store) -> Iterator[Any]:
-    """The report of the sample sweep; an error of its script fails the test."""
-    written = write_report(report_of(tmp_path, store), tmp_path / "report")
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(written.page.as_uri())
-        yield page
+        yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(tmp_path: Path, store: Store, browser: Any) -> Iterator[Any]:
+    """The report of the sample sweep; an error of its script fails the test."""
+    written = write_report(report_of(tmp_path, store), tmp_path / "report")
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(written.page.as_uri())
+    yield page
+    page.close()
     assert errors == []
 
 
