@@ -98,11 +98,8 @@ def draw_cells(axes: Axes, heatmap: Heatmap, *, numbers: bool) -> None:
 
 
 def _colour(axes: Axes, shares: NDArray[np.float64]) -> None:
-    """Colour cells by their share (rows, columns) of the scale; NaN stays empty.
-
-    All cells of a shade form one path, and neighbours in a row one rectangle, because drawing
-    thousands of patches takes minutes.
-    """
+    """Colour cells by their share (rows, columns); NaN stays empty."""
+    # One path a shade, one rectangle a run: drawing thousands of patches takes minutes.
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 

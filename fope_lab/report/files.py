@@ -157,11 +157,7 @@ def named_panels(report: Report) -> dict[str, Drawing]:
 
 
 def _keep_earlier(report: Report, folder: Path) -> tuple[Path | None, int]:
-    """Keep the report in `folder` if it has a finished stage that the new one lacks.
-
-    Returns the folder that has it now, and the number of these stages. A report that was kept
-    before with the same numbers is not kept twice.
-    """
+    """Keep a report that has finished stages which the new one lacks: its folder, their number."""
     before = _content(folder)
     lost = _finished(before) - {one.stage.key for one in report.stages if one.state.is_done}
     if not lost:

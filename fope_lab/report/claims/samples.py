@@ -128,10 +128,7 @@ def _inside(
 
 
 def _point_inside(result: StageResult, measured: Measured) -> tuple[MetricPoint | None, str]:
-    """The point that shows whether a model learned the task, and where it is in words: of the
-    metric that the evaluation declares for this, or the curve's own longest within the training
-    length.
-    """
+    """Where a result shows whether the model learned the task, also in words."""
     metric, mastery, length = measured.metric, measured.mastery, result.trained_length
     assert mastery is not None
     if mastery != metric:

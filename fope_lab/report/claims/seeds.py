@@ -90,9 +90,7 @@ def _needs(
     stages: Sequence[Stage],
     uncounted: frozenset[str] = frozenset(),
 ) -> Needs:
-    """Add the ancestors of what is needed, and what no seed concerns and no stage needs: the file
-    asks for it.
-    """
+    """Add the ancestors of what is needed, and what has no seed and no child."""
     parents = {key for stage in stages for key in stage.parents.values()}
     whole = {stage.key for stage in stages if stage.seed is None and stage.key not in parents}
     needed = _with_ancestors({*now, *whole}, stages)
@@ -285,8 +283,7 @@ def _needs_of_stops(
 
 
 def _first_trainings(sweep: Sweep) -> Iterator[tuple[Stage, ...]]:
-    """The trainings that may stop early and start from no other one that may, each under seeds 0,
-    1, 2 …"""
+    """The first trainings of a chain that may stop early, each under seeds 0, 1, 2 …"""
     stages = {stage.key: stage for stage in sweep.stages}
     named = {s.key for found in sweep.by_section.values() for s in found if may_stop_early(s)}
     later: set[str] = set()

@@ -217,8 +217,7 @@ class CellMatcher:
         return cells, "; ".join(dict.fromkeys(reasons))
 
     def _matches(self, column: PublishedColumn, conditions: Mapping[str, str]) -> list[Cell]:
-        """The cells of a column that match best. A section that has more of the table's columns
-        goes before one that has fewer."""
+        """The cells of a column that match best, in the section that has most of the columns."""
         ranked: list[tuple[tuple[int, ...], Cell]] = []
         for cell in self._cells:
             if self._measures(cell, column):
@@ -241,8 +240,7 @@ class CellMatcher:
         return cell.x * published_length == column.x * our_length
 
     def _may_come(self, wanted: Mapping[str, Sequence[str]], column: PublishedColumn) -> bool:
-        """Whether a stage that is not done yet may measure the column. Once a stage is done, those
-        like it have cells, and so has the column if it may come."""
+        """Whether a stage that is not done yet may measure a column that no cell has."""
         waiting = (
             key
             for key, result in self._results.items()
@@ -266,10 +264,8 @@ class CellMatcher:
         return corpus is None or corpus in map(corpus_label, corpora)
 
     def _closeness(self, key: str, conditions: Mapping[str, str]) -> tuple[int, int] | None:
-        """How closely a stage meets conditions; the greatest is the closest. None if it fails one.
-
-        The first number says how many conditions it meets to the letter, the second is minus the
-        number of options that its labels have beside the required ones.
+        """How many conditions a stage meets to the letter, and minus the number of its other
+        options; None if it fails one.
         """
         exact = further = 0
         for name, wanted in conditions.items():
@@ -294,8 +290,7 @@ class CellMatcher:
         return []
 
     def _settings(self, key: str) -> Iterator[Mapping[str, Any]]:
-        """The settings of a stage and of the trainings before it, the nearest first, then the sizes
-        of its model."""
+        """Those of a stage and of the trainings before it, then the sizes of its model."""
         model = self._results[key].stage.model_spec
         at: str | None = key
         while at is not None and at in self._results:

@@ -164,8 +164,7 @@ def _by_x(group: MetricGroup, style: Style, name: str) -> Figure | None:
 
 
 def _over_setting(group: SettingGroup, style: Style, name: str) -> Figure | None:
-    """The curves over a setting, each in the panel of its other settings, with rings around what
-    was chosen."""
+    """The curves over a setting, with rings around what was chosen."""
     panels = {
         panel: [_curve(series, style, group.is_chosen) for series in members]
         for panel, members in group.panels.items()
@@ -272,11 +271,10 @@ def _figure(
     marks: Mapping[str, tuple[int, ...]] | None = None,
     **look: Any,
 ) -> Figure | None:
-    """A figure of curves by panel, all panels on one scale and of one size; None if no value is
-    finite. `in_words` describes a curve to people who can't see it, `marks` are lengths by panel,
-    and `look` has other fields of a Panel.
+    """A figure of curves by panel, all on one scale and of one size; None if no value is finite.
 
-    The range of y covers the means, with some room. Bands beyond it are cut.
+    The range of y covers the means, with some room. Bands beyond it are cut. `look` has fields of a
+    Panel.
     """
     every = [curve for curves in panels.values() for curve in curves]
     values = [value for curve in every for _, value in curve.finite]

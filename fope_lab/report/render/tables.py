@@ -302,8 +302,7 @@ def _join(tables: Sequence[tuple[MetricGroup, Table]]) -> Table:
 
 
 def _last_word(group: MetricGroup) -> str:
-    """The last word of a metric's label, as in accuracy or loss: a section's single numbers whose
-    labels end in the same word share a table."""
+    """Single numbers whose labels end in the same word, such as accuracy, share a table."""
     return group.metric.label.split()[-1]
 
 

@@ -186,8 +186,7 @@ def _only(what: str, found: Mapping[str, Stages]) -> str:
 
 
 def _open_axes(used: Sequence[str], stages: Stages) -> list[str]:
-    """The axes that vary, and not together with those that the claim uses; of several that have the
-    same values in every stage, the first."""
+    """The axes that vary and do not follow from those that the claim uses, each once."""
     found: dict[tuple[str, ...], str] = {}
     points = [tuple(axis_label(stage.axes, axis) for axis in used) for stage in stages]
     for path in _paths(stages):
@@ -222,11 +221,7 @@ def _values(path: str, stages: Stages) -> dict[str, Any]:
 
 
 def _values_named(text: str, values: Mapping[str, Any]) -> list[str]:
-    """The labels of those of an axis's values, by label, that a text names.
-
-    It names the value with the same label, where numbers may be spelled in any way, or else those
-    with its name and all of its options: `fope` means `fope(base=129)` if that is the only one.
-    """
+    """The labels that a text names: the same value, or else those with its name and its options."""
     if text in values:
         return [text]
     name, options = label_parts(text)

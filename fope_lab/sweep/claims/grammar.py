@@ -204,11 +204,10 @@ def _read_operand(reader: _Reader) -> Pin | Constant:
 
 
 def _settle(operands: Sequence[Operand]) -> tuple[Operand, ...]:
-    """Decide what bare numbers and names are, from what they stand beside.
+    """Decide what bare numbers and names are. Raises ClaimError.
 
     A number is a constant beside a name, `fope > 0.9`, and a value of an axis beside another
-    number, `128 > 256`. Where the quantity itself is compared, a name is another number of its
-    stage. Raises ClaimError for a value of an axis there.
+    number, `128 > 256`. Beside the quantity itself, a name is another number of its stage.
     """
     if any(isinstance(operand, Itself) for operand in operands):
         for pin in operands:
