@@ -33,7 +33,26 @@ stages:
 grid:
   pretrain.embedding: [rope, nope, alibi]
 """
-STEPS = 400
+"""Each training has 400 steps: some seconds, in which a test can come between two of them."""
+SHORT = SWEEP.replace("204800", "20480").replace("[rope, nope, alibi]", "[rope, nope]")
+"""For what is not killed while it trains."""
+
+HERE = Path(__file__).parent
+LONGEST = ("workers", "submit", "ray", "test_kills", "server", "seed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: two processes end at about the same time."""
+    here = [item for item in items if item.path.parent == HERE]
+    for item in items:
+        if item.get_closest_marker("faults") and item.path.parent != HERE:
+            raise pytest.UsageError(f"{item.nodeid} is marked faults, but not in tests/faults")
+
+    def place(item: pytest.Item) -> int:
+        found = (i for i, word in enumerate(LONGEST) if word in item.path.stem)
+        return next(found, len(LONGEST))
+
+    items[:] = sorted(here, key=place) + [item for item in items if item.path.parent != HERE]
 
 
 class Run:
@@ -41,10 +60,14 @@ class Run:
 
     def __init__(self, folder: Path, sweep: str = SWEEP) -> None:
         self.sweep = folder / "sweep.yaml"
-        self.sweep.write_text(sweep)
         self.store = Store(folder / "store")
-        self.stages = load_sweep(self.sweep).stages
         self.processes: list[subprocess.Popen[str]] = []
+        self.write(sweep)
+
+    def write(self, sweep: str) -> None:
+        """Run another sweep from now on."""
+        self.sweep.write_text(sweep)
+        self.stages = load_sweep(self.sweep).stages
 
     @property
     def command(self) -> list[str]:
@@ -101,9 +124,10 @@ class Run:
 
         for stage in self.stages:
             assert self.folder(stage).is_done(), stage.label
-        for folder in self.of_kind("pretrain"):
-            steps = [row.step for row in folder.rows() if "loss" in row.values]
-            assert steps == list(range(1, STEPS + 1))
+        trainings = [stage for stage in self.stages if stage.kind == "pretrain"]
+        for stage in trainings:
+            steps = [row.step for row in self.folder(stage).rows() if "loss" in row.values]
+            assert steps == list(range(1, stage.spec.train.steps + 1))
         client = MlflowClient(f"sqlite:///{self.store.root}/mlflow.db")
         experiment = client.get_experiment_by_name("faults")
         stages = "tags.kind != 'cell'"  # of cells there are as many as the report has
@@ -115,9 +139,10 @@ class Run:
                 history = client.get_metric_history(run.info.run_id, name)
                 counts = Counter(point.step for point in history)
                 assert max(counts.values()) == 1, (run.info.run_name, name)
-        of_pretrain = [run for run in runs if run.data.tags.get("kind") == "pretrain"]
-        for run in of_pretrain:
-            assert len(client.get_metric_history(run.info.run_id, "loss")) >= STEPS
+        ids = {run.data.tags.get("key"): run.info.run_id for run in runs}
+        for stage in trainings:
+            losses = client.get_metric_history(ids[stage.key], "loss")
+            assert len(losses) >= stage.spec.train.steps
 
 
 @pytest.fixture

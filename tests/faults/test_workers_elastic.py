@@ -43,8 +43,11 @@ class SmallNodes(Cluster):
             )
         wait(lambda: self._nodes() == 1 + len(NODES), "the nodes")
 
-    def kill_last_node(self) -> None:
-        for pid in family(self._processes[-1].pid):
+    def kill_node_of(self, worker: int) -> None:
+        """Kill all processes of the node that a process runs on."""
+        families = [family(process.pid) for process in self._processes[1:]]
+        [node] = [pids for pids in families if worker in pids]
+        for pid in node:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -60,6 +63,7 @@ def cluster() -> Iterator[SmallNodes]:
 
 
 def test_fewer_workers_go_on_after_a_node_is_lost(cluster: SmallNodes) -> None:
+    """The node of the worker that writes nothing; test_workers_lost.py kills the one that does."""
     path = cluster.folder / "sweep.yaml"
     path.write_text(SWEEP.replace("STRATEGY", "ddp"))
     stages = load_sweep(path).stages
@@ -75,7 +79,8 @@ def test_fewer_workers_go_on_after_a_node_is_lost(cluster: SmallNodes) -> None:
         text=True,
     )
     wait(lambda: folder.checkpoint() or driver.poll() is not None, "a checkpoint", 200)
-    cluster.kill_last_node()
+    assert driver.poll() is None, driver.communicate()[0]
+    cluster.kill_node_of(worker_processes(folder)[-1][1])
     output, _ = driver.communicate(timeout=300)
     assert driver.returncode == 0, output
     assert [len(processes) for processes in worker_processes(folder)] == [2, 1]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import socket
-import subprocess
-import threading
 import time
 import urllib.request
 from collections import Counter
@@ -187,89 +184,3 @@ def test_serving_a_damaged_database_says_why(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("not a database")
     with pytest.raises(TrackingError, match=r"file is not a database\. `fope-lab sync --store"):
         serve(tmp_path, port=free_port())
-
-
-@pytest.mark.faults
-def test_an_interrupt_ends_every_process_of_the_server(tmp_path: Path) -> None:
-    live = LiveServer(tmp_path)
-    assert live.uri in live.start()
-    group = live.mlflow_group()
-    assert live.stop(signal.SIGINT) == 0
-    listed = subprocess.run(["ps", "-eo", "pgid="], check=True, stdout=subprocess.PIPE, text=True)
-    assert str(group) not in listed.stdout.split()
-
-
-@pytest.mark.faults
-def test_nothing_is_lost_or_doubled_when_the_server_is_killed_and_wiped(tmp_path: Path) -> None:
-    live = LiveServer(tmp_path / "server")
-    live.root.mkdir()
-    live.start()
-    scene = Scene(tmp_path, live.uri)
-    plan = scene.plan()
-    stage, other = of(plan, "pretrain"), of(plan, "pretrain", "nope")
-    thread = TrackingThread(scene.tracker, [plan], seconds=0.2)
-    thread.start()
-    longest = 0.0
-    with scene.folder(stage).begin("test", {}) as attempt:
-        for step in range(1, 401):
-            if step == 150:
-                live.kill()
-            before = time.monotonic()
-            attempt.writer.log(step, {"loss": 1.0 / step})
-            longest = max(longest, time.monotonic() - before)
-            if step % 10 == 0:
-                attempt.writer.save_checkpoint(
-                    step, lambda path: (path / "model").write_bytes(b"m")
-                )
-            time.sleep(0.01)
-        attempt.finish({})
-    assert longest < 0.2
-    with at_most(5):
-        problem = thread.flush()
-    assert problem == f"no MLflow answers at {live.uri}"
-
-    live.start()
-    scene.tracker.project(plan)
-    rows = expected(scene.folder(stage).rows())
-    assert len(rows) == 400
-    assert scene.points(scene.run(stage)) == rows
-
-    live.kill()
-    (live.root / "mlflow.db").unlink()
-    live.start()
-    finish(scene.folder(other))
-    scene.tracker.project(plan)  # the same process, which had sent everything already
-    assert len(scene.runs()) == 2
-    assert scene.points(scene.run(stage)) == rows
-    assert scene.points(scene.run(other)) == expected(scene.folder(other).rows())
-    live.stop()
-
-
-@pytest.mark.faults
-def test_an_upload_that_is_cut_off_goes_on_where_it_was(tmp_path: Path) -> None:
-    live = LiveServer(tmp_path / "server")
-    live.root.mkdir()
-    live.start()
-    scene = Scene(tmp_path, live.uri)
-    plan, stage = scene.planned()
-    with scene.folder(stage).begin("test", {}) as attempt:
-        for step in range(20_000):
-            attempt.writer.log(step, {"loss": float(step)})
-        attempt.finish({})
-
-    def kill_in_the_middle() -> None:
-        while not any(run.data.metrics for run in scene.runs()):
-            time.sleep(0.01)
-        live.kill()
-
-    killer = threading.Thread(target=kill_in_the_middle)
-    killer.start()
-    with pytest.raises(TrackingError):
-        scene.tracker.project(plan)
-    killer.join()
-    live.start()
-    before = len(scene.points(scene.run(stage)))
-    assert 0 < before < 20_000
-    scene.restart().project(plan)
-    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
-    live.stop()
