@@ -1,4 +1,7 @@
-"""Drivers and workers killed for real: nothing is lost, nothing is done twice."""
+"""Drivers and workers killed for real: nothing is lost, nothing is done twice.
+
+To start Ray takes longer than a fault: one sweep lives through several of them, one after another.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from conftest import SHORT, SWEEP, Run  # type: ignore[attr-defined]
 
 from fope_lab.store import StageFolder
 
@@ -26,78 +30,10 @@ def worker(folder: StageFolder) -> int:
     return int(newest.details["pid"])
 
 
-def assert_no_lease(run) -> None:  # type: ignore[no-untyped-def]
+def assert_no_lease(run: Run) -> None:
     for stage in run.stages:
         newest = run.folder(stage).attempts.newest()
         assert newest is None or newest.end is not None, "a lease was left behind"
-
-
-@pytest.mark.parametrize("workers_too", [False, True])
-def test_the_driver_killed_in_the_middle(run, workers_too) -> None:  # type: ignore[no-untyped-def]
-    """Alone, when its workers go on for some seconds; or with them, as when a machine goes down.
-    The next run goes on, and clears what was left."""
-    driver = run.start()
-    run.wait(lambda: any(f.is_done() for f in run.of_kind("pretrain")) and run.training())
-    interrupted = run.training()
-    [left] = (run.store.root / ".tune").iterdir()
-    session = Path((left / "ray-session").read_text())
-    assert session.is_dir()
-    os.kill(driver.pid, signal.SIGKILL)
-    if workers_too:
-        for folder in interrupted:
-            os.kill(worker(folder), signal.SIGKILL)
-    driver.communicate()
-    attempts, finished = run.attempts(), [s for s in run.stages if run.folder(s).is_done()]
-    assert 0 < len(finished) < len(run.stages)
-
-    run.finish()
-    for stage in finished:
-        assert run.folder(stage).attempts.newest_token() == attempts[stage.key]
-    if workers_too:
-        for folder in interrupted:
-            record = folder.attempts.newest()
-            assert record.token == 2
-            assert record.details["resumed_from"]["step"] >= 20
-    assert not session.exists()
-    assert not list((run.store.root / ".tune").iterdir())
-    run.assert_complete()
-
-
-def test_workers_killed_go_on_from_their_checkpoints(run) -> None:  # type: ignore[no-untyped-def]
-    """One at any moment, and another in the middle of writing a checkpoint: it is stopped until the
-    moment is right, when its checkpoint is there only in part."""
-    driver = run.start()
-    run.wait(lambda: bool(run.training()))
-    [first, *_] = run.training()
-    os.kill(worker(first), signal.SIGKILL)
-    run.wait(lambda: [f for f in run.training() if f.path != first.path])
-    [victim, *_] = [f for f in run.training() if f.path != first.path]
-    pid = worker(victim)
-
-    def half_written() -> list[Path]:
-        return [p for p in (victim.path / "checkpoint").glob(".0001-*") if p.is_dir()]
-
-    for _ in range(3000):
-        os.kill(pid, signal.SIGSTOP)
-        if half_written():
-            break
-        os.kill(pid, signal.SIGCONT)
-        time.sleep(0.002)
-        assert not victim.is_done(), "it was finished before a write could be caught"
-    [partial] = half_written()
-    before = victim.checkpoint()
-    assert before is not None
-    assert f"{before.step:09d}" not in partial.name
-    os.kill(pid, signal.SIGKILL)
-    output = run.finish(driver)
-    assert re.search(r"running +pretrain\S* .*its process died; try 2 of 4", output), output
-    again = re.findall(r"re-run: pretrain\S*: its process died, and another one went on", output)
-    assert len(again) == 2, output
-    assert "Traceback" not in output
-    assert first.attempts.record(2).details["resumed_from"]["step"] >= 20
-    assert victim.attempts.record(2).details["resumed_from"]["step"] == before.step
-    assert not partial.exists()
-    run.assert_complete()
 
 
 def under_way(folder: StageFolder, steps: int = 5) -> bool:
@@ -108,18 +44,26 @@ def under_way(folder: StageFolder, steps: int = 5) -> bool:
     return runs and progress is not None and progress["step"] >= done + steps
 
 
-def stop(run) -> subprocess.CompletedProcess[str]:  # type: ignore[no-untyped-def]
+def start_training(run: Run) -> subprocess.Popen[str]:
+    """A driver, when one of its trainings is under way."""
+    driver = run.start()
+    run.wait(lambda: any(under_way(folder) for folder in run.of_kind("pretrain")))
+    return driver
+
+
+def stop(run: Run) -> subprocess.CompletedProcess[str]:
     """`fope-lab stop` on the sweep."""
     command = [sys.executable, "-m", "fope_lab.cli", "stop", str(run.sweep)]
     command += ["--store", str(run.store.root)]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
 
 
-def test_interrupted_it_saves_checkpoints_and_the_next_run_goes_on(run) -> None:  # type: ignore[no-untyped-def]
-    """At each of three signals, one after another: no step is lost, and no lease is left."""
+def test_interrupted_it_saves_checkpoints_and_the_next_run_goes_on(run: Run) -> None:
+    """At each of three signals, one after another: no step is lost, and no lease is left. In the
+    run after them, workers are killed."""
+    run.write(SWEEP)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        driver = run.start()
-        run.wait(lambda: any(under_way(folder) for folder in run.of_kind("pretrain")))
+        driver = start_training(run)
         before = {
             folder: progress["step"]
             for folder in run.of_kind("pretrain")
@@ -140,24 +84,135 @@ def test_interrupted_it_saves_checkpoints_and_the_next_run_goes_on(run) -> None:
         assert_no_lease(run)
         for folder, step in before.items():
             checkpoint, progress = folder.checkpoint(), folder.progress()
+            assert checkpoint is not None
+            assert progress is not None
             assert checkpoint.step == progress["step"] >= step, "steps were lost"
             assert checkpoint.step == folder.rows()[-1].step
-    run.finish()
+    workers_killed_go_on_from_their_checkpoints(run)
+
+
+def workers_killed_go_on_from_their_checkpoints(run: Run) -> None:
+    """One at any moment, and another in the middle of writing a checkpoint: it is stopped until the
+    moment is right, when its checkpoint is there only in part."""
+    driver = start_training(run)
+    [first, *_] = filter(under_way, run.of_kind("pretrain"))
+    os.kill(worker(first), signal.SIGKILL)
+    tried = first.attempts.newest_token()
+    others = [folder for folder in run.of_kind("pretrain") if folder.path != first.path]
+    run.wait(lambda: any(map(under_way, others)))
+    [victim, *_] = filter(under_way, others)
+    pid, token = worker(victim), victim.attempts.newest_token()
+
+    def half_written() -> list[Path]:
+        return [p for p in (victim.path / "checkpoint").glob(f".{token:04d}-*") if p.is_dir()]
+
+    for _ in range(3000):
+        os.kill(pid, signal.SIGSTOP)
+        if half_written():
+            break
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.002)
+        assert not victim.is_done(), "it was finished before a write could be caught"
+    [partial] = half_written()
+    before = victim.checkpoint()
+    assert before is not None
+    assert f"{before.step:09d}" not in partial.name
+    os.kill(pid, signal.SIGKILL)
+    output = run.finish(driver)
+    assert re.search(r"running +pretrain\S* .*its process died; try 2 of 4", output), output
+    again = re.findall(r"re-run: pretrain\S*: its process died, and another one went on", output)
+    assert len(again) == 2, output
+    assert "Traceback" not in output
+    for folder, last, steps in ((first, tried, 20), (victim, token, before.step)):
+        record = folder.attempts.record(last + 1)
+        assert record is not None
+        assert record.details["resumed_from"]["step"] >= steps
+    assert not partial.exists()
     run.assert_complete()
 
 
-def test_ended_while_ray_starts_it_leaves_nothing(run) -> None:  # type: ignore[no-untyped-def]
-    """By `fope-lab stop`, and by a signal at several moments."""
-    for seconds in (0, 3, 5, 7):
+def test_the_driver_or_ray_killed_in_the_middle(run: Run) -> None:
+    """The driver alone, when its workers go on for some seconds; or with them, as when a machine
+    goes down; or a process of Ray, which ends the run at once, with one line and no lease left.
+    The next run goes on, and clears what was left."""
+    run.write(SWEEP)
+    for name in ("raylet/raylet", "gcs/gcs_server"):
+        driver = start_training(run)
+        [victim] = [p for p in psutil.Process(driver.pid).children() if name in p.cmdline()[0]]
+        victim.kill()
+        started = time.monotonic()
+        output, _ = driver.communicate(timeout=60)
+        assert time.monotonic() - started < 20
+        assert driver.returncode == 2, output
+        assert "has died; run the same command again: it goes on from the last" in output
+        assert "Traceback" not in output
+        assert "raylet.cc" not in output, "Ray's log was printed"
+        assert "Last 20 lines" not in output
+        assert_no_lease(run)
+
+    driver = start_training(run)
+    run.wait(lambda: any(f.is_done() for f in run.of_kind("pretrain")))
+    finished = [stage for stage in run.stages if run.folder(stage).is_done()]
+    attempts = run.attempts()
+    sessions = [_session(run)]
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.communicate()
+
+    driver = start_training(run)
+    interrupted = [folder for folder in run.of_kind("pretrain") if under_way(folder)]
+    sessions += [_session(run)]
+    os.kill(driver.pid, signal.SIGKILL)
+    tokens = {folder: folder.attempts.newest_token() for folder in interrupted}
+    for folder in interrupted:
+        os.kill(worker(folder), signal.SIGKILL)
+    driver.communicate()
+
+    run.finish()
+    for stage in finished:
+        assert run.folder(stage).attempts.newest_token() == attempts[stage.key]
+    for folder, token in tokens.items():
+        record = folder.attempts.newest()
+        assert record is not None
+        assert record.token == token + 1
+        assert record.details["resumed_from"]["step"] >= 20
+    assert not any(session.exists() for session in sessions)
+    assert not list((run.store.root / ".tune").iterdir())
+    run.assert_complete()
+
+
+def _session(run: Run) -> Path:
+    """The folder of the Ray that a driver has started last."""
+    left = max((run.store.root / ".tune").glob("*/ray-session"), key=os.path.getmtime)
+    session = Path(left.read_text())
+    assert session.is_dir()
+    return session
+
+
+def test_ended_while_ray_starts_it_leaves_nothing(run: Run) -> None:
+    """While it imports Ray, by `fope-lab stop`, and when each of Ray's first processes is there."""
+    run.write(SHORT)
+
+    def has(driver: subprocess.Popen[str], name: str) -> bool:
+        return any(
+            name in " ".join(process.cmdline()[:1])
+            for process in psutil.Process(driver.pid).children()
+            if process.status() != psutil.STATUS_ZOMBIE
+        )
+
+    for moment in ("importing", "stop", "gcs/gcs_server", "raylet/raylet"):
         driver = run.start()
-        if seconds:
-            time.sleep(seconds)
-            driver.send_signal(signal.SIGTERM)
-        else:
+        if moment == "importing":
+            assert driver.stdout is not None
+            assert driver.stdout.readline().startswith("faults: ")
+        elif moment == "stop":
             run.wait(lambda: bool(list(run.store.root.glob(".tune/*/run.json"))))
             done = stop(run)
             assert done.returncode == 0, done.stdout + done.stderr
             assert f"asked process {driver.pid} on " in done.stdout
+        else:
+            run.wait(lambda driver=driver, moment=moment: has(driver, moment))
+        if moment != "stop":
+            driver.send_signal(signal.SIGTERM)
         output, _ = driver.communicate(timeout=60)
         assert driver.returncode == 130, output
         assert "Traceback" not in output
@@ -168,9 +223,10 @@ def test_ended_while_ray_starts_it_leaves_nothing(run) -> None:  # type: ignore[
     assert again.stdout == f"faults: nothing is running in {run.store.root}\n"
 
 
-def test_two_drivers_share_one_store_without_doing_anything_twice(run) -> None:  # type: ignore[no-untyped-def]
+def test_two_drivers_share_one_store_without_doing_anything_twice(run: Run) -> None:
     """One of them without a reader of its output, as with `fope-lab run FILE | head -1`. Run again,
     the finished sweep trains nothing."""
+    run.write(SHORT)
     first = run.start()
     command = f"{shlex.join(run.command)} | head -1; exit ${{PIPESTATUS[0]}}"
     attempts = {}
@@ -192,28 +248,9 @@ def test_two_drivers_share_one_store_without_doing_anything_twice(run) -> None: 
     run.assert_complete()
 
 
-def test_a_process_of_ray_killed_ends_the_run_at_once(run) -> None:  # type: ignore[no-untyped-def]
-    """With one line and no lease left, and the next run goes on."""
-    for name in ("raylet/raylet", "gcs/gcs_server"):
-        driver = run.start()
-        run.wait(lambda: any(under_way(folder) for folder in run.of_kind("pretrain")))
-        [victim] = [p for p in psutil.Process(driver.pid).children() if name in p.cmdline()[0]]
-        victim.kill()
-        started = time.monotonic()
-        output, _ = driver.communicate(timeout=60)
-        assert time.monotonic() - started < 20
-        assert driver.returncode == 2, output
-        assert "has died; run the same command again: it goes on from the last" in output
-        assert "Traceback" not in output
-        assert "raylet.cc" not in output, "Ray's log was printed"
-        assert "Last 20 lines" not in output
-        assert_no_lease(run)
-    run.finish()
-    run.assert_complete()
-
-
-def test_a_full_disk_from_the_start(run) -> None:  # type: ignore[no-untyped-def]
+def test_a_full_disk_from_the_start(run: Run) -> None:
     """A real file system without room, from which nothing but one line for each stage comes."""
+    run.write(SHORT)
     run.store.root.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(run.store.root)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:

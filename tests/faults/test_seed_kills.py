@@ -56,7 +56,7 @@ def trained_seeds(sweep: Sweep, store: Store) -> dict[tuple[str | None, float], 
 def test_seeds_are_added_although_the_driver_is_killed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Among the first seeds, and among those that a claim had added."""
+    """While a seed trains that a claim has added."""
     run = Run(tmp_path, SEED_SWEEP)
     sweep = load_sweep(run.sweep)
 
@@ -68,15 +68,13 @@ def test_seeds_are_added_although_the_driver_is_killed(
     assert before["run"] == before["least"]["stages"]
     assert before["least"]["tokens"] * 5 == before["tokens"] * 3
     assert "of work, 20 to 32 stages" in read("plan")
-    for seed in (1, 3):
-        driver = run.start()
-        seeds = [0, 1, 2, 3][: seed + 1]
-        run.wait(lambda seeds=seeds: seeds in trained_seeds(sweep, run.store).values())
-        os.kill(driver.pid, signal.SIGKILL)
-        driver.communicate()
-        finished = [stage for stage in run.stages if run.folder(stage).is_done()]
-        tokens = run.attempts()
-        assert 0 < len(finished) < 28
+    driver = run.start()
+    run.wait(lambda: [0, 1, 2, 3] in trained_seeds(sweep, run.store).values())
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    finished = [stage for stage in run.stages if run.folder(stage).is_done()]
+    tokens = run.attempts()
+    assert 0 < len(finished) < 28
 
     output = run.finish()
     assert trained_seeds(sweep, run.store) == SEEDS
