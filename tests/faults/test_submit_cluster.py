@@ -33,6 +33,7 @@ HEAD, NODE = "127.0.0.2", "127.0.0.3"  # Ray takes 127.0.0.1 for another of its 
 TOKEN = "a-secret-of-some-length-0123456789"
 SWEEP = """
 name: on-a-cluster
+plugins: [./mine.py]
 stages:
   pretrain:
     kind: pretrain
@@ -44,7 +45,15 @@ stages:
     train: {tokens: 10240, batch_tokens: 512, learning_rate: 1e-3}
   perplexity: {kind: perplexity, from: pretrain, corpus: python-docs, lengths: [32], tokens: 2048}
 grid:
-  pretrain.embedding: [rope, nope]
+  pretrain.embedding: [rope, mine]
+"""
+PLUGIN = """
+from dataclasses import dataclass
+from fope_lab.embeddings.alibi import Alibi
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(Alibi, name="mine", source="this file"):
+    pass
 """
 LONG = """
 name: long
@@ -239,6 +248,7 @@ def test_a_sweep_submitted_is_the_sweep_run_here(cluster: Cluster) -> None:
         (cluster.folder / "texts" / f"{name}.txt").write_text(f"{name} and so on.\n\n" * 500)
     path = cluster.folder / "sweep.yaml"
     path.write_text(SWEEP)
+    (cluster.folder / "mine.py").write_text(PLUGIN)
     stages = load_sweep(path).stages
 
     first = cluster.submit(path)
@@ -252,6 +262,8 @@ def test_a_sweep_submitted_is_the_sweep_run_here(cluster: Cluster) -> None:
         assert record is not None
         attempts[stage.key] = record.token
         assert record.details["pid"] in cluster.workers("node")
+        source = cluster.store.root / "source" / f"{record.details['made_by']['source']}.json"
+        assert ("mine.py" in source.read_text()) == ("mine" in stage.label), stage.label
     folders = [cluster.store.root / kind for kind in ("prepare-data", "pretrain", "perplexity")]
     done = {path.name for folder in folders for path in folder.iterdir()}
     assert done == {stage.key for stage in stages}
@@ -276,7 +288,7 @@ def assert_one_run_for_each(cluster: Cluster, keys: set[str]) -> None:
     client = MlflowClient(cluster.tracking_uri)
     experiment = client.get_experiment_by_name("on-a-cluster")
     assert experiment is not None
-    runs = client.search_runs([experiment.experiment_id], "tags.kind != 'cell'")
+    runs = client.search_runs([experiment.experiment_id])
     found = Counter(run.data.tags.get("key", "summary") for run in runs)
     assert found == Counter([*keys, "summary"])
     assert {run.info.status for run in runs} == {"FINISHED"}
