@@ -97,7 +97,7 @@ def _drawing(group: Group, name: str) -> str:
     fraction = group.metric.is_fraction
     panel = Panel(
         title=group.title,
-        x_label=group.metric.axis_label,
+        x_label=group.metric.axis.label if group.metric.axis else "",
         y_label=group.metric.label,
         curves=tuple(curves),
         ticks={x: length_label(x) for x in group.xs if x},

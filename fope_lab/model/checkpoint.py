@@ -111,13 +111,6 @@ def _our_weights(directory: Path) -> dict[str, Tensor]:
     return {name.removeprefix(DECODER): tensor for part in parts for name, tensor in part.items()}
 
 
-OURS: Mapping[str | None, Callable[[dict[str, Any], ConfigSource], CheckpointConfig]] = {
-    None: _our_config,
-    EXPORTED: _exported_config,
-}
-"""The readers of our config.json by its `model_type`; any other is Hugging Face's."""
-
-
 def save_model(
     path: str | os.PathLike[str],
     model: Decoder,
@@ -189,7 +182,7 @@ def load_model(
                 f"{path}: {directory / CONFIG} differs from the configuration that plans use"
             )
     description = _read_json(directory / CONFIG)
-    if description.get("model_type") in OURS:
+    if description.get("model_type") in (None, EXPORTED):
         weights = _our_weights(directory)
     else:
         weights = read_huggingface_weights(directory, description, config)
@@ -233,7 +226,11 @@ def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:
     description = _read_json(file) if known is None else dict(known)
     tokenizer = name.tokenizer if name else os.path.abspath(path)
     source = ConfigSource(str(name or file), file.parent, tokenizer)
-    return OURS.get(description.get("model_type"), read_huggingface_config)(description, source)
+    kind = description.get("model_type")
+    if kind is None:
+        return _our_config(description, source)
+    read = _exported_config if kind == EXPORTED else read_huggingface_config
+    return read(description, source)
 
 
 def identifying_files(directory: Path) -> list[str]:

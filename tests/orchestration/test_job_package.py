@@ -90,7 +90,7 @@ def planned_elsewhere(package: Path, folder: Path) -> set[str]:
         capture_output=True,
     )
     [place] = (folder / "a store" / "submitted").iterdir()
-    assert (place / "fope_lab" / "cli" / "app.py").exists()
+    assert (place / "fope_lab" / "cli" / "__init__.py").exists()
     return {stage["key"] for stage in json.loads(process.stdout)["stages"]}
 
 

@@ -261,7 +261,7 @@ def test_without_a_store_the_cluster_must_have_one(
         assert f"PYTHONPATH={tmp_path / 'shared' / 'submitted'}/tiny-" in accepted.stdout
         assert f"FOPE_LAB_STORE={tmp_path / 'shared'}\n" in accepted.stdout
     [place] = (tmp_path / "shared" / "submitted").iterdir()
-    assert (place / "fope_lab" / "cli" / "app.py").exists()
+    assert (place / "fope_lab" / "cli" / "__init__.py").exists()
     assert (place / "files" / sweep.path.relative_to("/")).exists()
     with pytest.raises(SubmitError, match="absolute path"):
         submit(sweep, cluster.url, store="fope-store")
