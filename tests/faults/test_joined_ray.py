@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import psutil
 import pytest
-from conftest import SWEEP
+from conftest import Run  # type: ignore[attr-defined]
 from test_submit_cluster import HEAD, REPOSITORY, Cluster, family, started, wait
 
-from fope_lab.sweep import load_sweep
+from fope_lab.store import StageFolder
 
 pytestmark = pytest.mark.faults
 
@@ -40,51 +40,45 @@ class OneNode(Cluster):
         return found
 
 
-@pytest.fixture
-def cluster() -> Iterator[OneNode]:
-    with started(OneNode) as cluster:
-        yield cluster
-
-
 GO_ON = "run the same command again: it goes on from the last checkpoints"
-RAYLET = f"error: Ray's raylet on this machine has died; {GO_ON}"
 
 
-def go_on_after(cluster: OneNode, harm: Callable[[], None]) -> list[str]:
-    """Harm the cluster under a run, which must end with code 2, and run the same elsewhere.
-
-    Returns what the run printed on standard error.
-    """
-    path = cluster.folder / "sweep.yaml"
-    path.write_text(SWEEP)
-    stages = load_sweep(path).stages
-    folders = [cluster.store.folder(s.kind, s.key) for s in stages if s.kind == "pretrain"]
-    command = [sys.executable, "-m", "fope_lab.cli", "run", str(path)]
+def errors_after(run: Run, cluster: OneNode, harm: Callable[[], None]) -> list[str]:
+    """The lines on standard error of a run whose cluster is harmed, which must end with code 2."""
+    folders = run.of_kind("pretrain")
+    tokens = {folder: folder.attempts.newest_token() for folder in folders}
     driver = subprocess.Popen(
-        [*command, "--store", str(cluster.store.root), "--address", cluster.address],
+        [*run.command, "--address", cluster.address],
         cwd=REPOSITORY,
         env=cluster.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait(lambda: any(f.checkpoint() for f in folders) or driver.poll() is not None, "it", 200)
+
+    def has_saved(folder: StageFolder) -> bool:
+        checkpoint = folder.checkpoint()
+        return checkpoint is not None and checkpoint.token > tokens[folder]
+
+    wait(lambda: any(map(has_saved, folders)) or driver.poll() is not None, "it", 200)
     harm()
     _, errors = driver.communicate(timeout=100)
     assert driver.returncode == 2, errors
-    done = cluster.fope_lab("run", str(path), "--store", str(cluster.store.root))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert all(cluster.store.folder(s.kind, s.key).is_done() for s in stages)
     return errors.splitlines()
 
 
-def test_a_raylet_that_dies_ends_the_run(cluster: OneNode) -> None:
-    assert go_on_after(cluster, cluster.process("/raylet").kill) == [RAYLET]
-
-
-def test_a_head_that_is_silent_ends_the_run(cluster: OneNode) -> None:
-    head = f"head of the Ray cluster at {cluster.address} does not answer"
-    assert go_on_after(cluster, cluster.process("/gcs_server").suspend) == [
-        f"The {head}; waiting for it.",
-        f"error: the {head}; {GO_ON}",
-    ]
+def test_a_raylet_that_dies_and_a_head_that_is_silent_end_the_run(run: Run) -> None:
+    """One after the other, each of a cluster of its own. At last the same command goes on here."""
+    with started(OneNode) as cluster:
+        harm = cluster.process("/raylet").kill
+        raylet = f"error: Ray's raylet on this machine has died; {GO_ON}"
+        assert errors_after(run, cluster, harm) == [raylet]
+    with started(OneNode) as cluster:
+        harm = cluster.process("/gcs_server").suspend
+        head = f"head of the Ray cluster at {cluster.address} does not answer"
+        assert errors_after(run, cluster, harm) == [
+            f"The {head}; waiting for it.",
+            f"error: the {head}; {GO_ON}",
+        ]
+    run.finish()
+    assert all(run.folder(stage).is_done() for stage in run.stages)
