@@ -18,7 +18,8 @@ test: $(INSTALLED)  ## everything but what kills processes, in two processes
 		$(BIN)/pytest -m "not faults" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 faults: $(INSTALLED)  ## kills drivers, workers and servers for real, in two processes
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m faults tests/faults --numprocesses 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m faults tests/faults \
+		--numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(INSTALLED)  ## style, types and the one-way flow of imports
 	$(BIN)/ruff check .

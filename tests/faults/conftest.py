@@ -38,7 +38,7 @@ SHORT = SWEEP.replace("204800", "20480").replace("[rope, nope, alibi]", "[rope, 
 """For what is not killed while it trains."""
 
 HERE = Path(__file__).parent
-LONGEST = ("workers", "submit", "ray", "test_kills", "server", "seed")
+LONGEST = ("test_kills", "workers", "submit", "ray", "seed", "server", "sharded")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -25,8 +25,7 @@ import yaml
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 
-# One process of pytest runs them all: they share a cluster.
-pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("submit")]
+pytestmark = pytest.mark.faults
 
 REPOSITORY = Path(__file__).parents[2]
 HEAD, NODE = "127.0.0.2", "127.0.0.3"  # Ray takes 127.0.0.1 for another of its addresses
