@@ -1,4 +1,4 @@
-"""The error of data."""
+"""The error of data that cannot be described, read or used."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Ids = NDArray[np.int64]
 Words = NDArray[np.uint64]
-"""Random 64-bit words."""
+"""Random 64-bit words, (rows, words)."""
 Name = tuple[str | int, ...]
 """The name of a stream of random numbers."""
 WORDS_PER_BLOCK = 4  # Philox4x64 gives four words for each value of its counter

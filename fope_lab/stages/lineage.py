@@ -1,4 +1,4 @@
-"""Which stages a model went through. stage.yaml records it, so that nobody has to search for it."""
+"""A model's lineage: the stages that it went through, as stage.yaml records them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from fope_lab.stages.internal import SELECTED, Select
 from fope_lab.store import StageFolder
 
 LINEAGE = "lineage"
-"""The field of stage.yaml: the folders `kind/key` of the stages that the model which a stage starts
-from went through, oldest first; of stages in another store their whole paths."""
+"""The field of stage.yaml with the lineage of the model that a stage starts from: `kind/key` of
+each stage, oldest first, or the path of one in another store."""
 
 
 def lineage_of(folder: StageFolder | None) -> list[StageFolder]:
-    """The stages that a stage's model went through, oldest first, itself the last. A selection goes
-    on from the candidate that it chose. A folder that no stage wrote has none."""
+    """Read the lineage of a stage's model, oldest first; the last is the stage itself.
+
+    A selection goes on from the candidate that it chose. A folder that no stage wrote has none.
+    """
     request = None if folder is None else folder.request()
     if folder is None or request is None:
         return []
     root = folder.path.parents[1]
     if request.get("kind") != Select.kind:
-        return [*(StageFolder(root / path) for path in request.get(LINEAGE, ())), folder]
+        recorded = request.get(LINEAGE)
+        before = recorded if isinstance(recorded, list) else []
+        return [*(StageFolder(root / str(path)) for path in before), folder]
     try:
         chosen = (folder.result() or {})["recorded"][SELECTED]["index"]
         key = request["parents"][candidate_role(chosen, request["config"]["seed"])]
@@ -32,6 +36,7 @@ def lineage_of(folder: StageFolder | None) -> list[StageFolder]:
 
 
 def recorded_lineage(parent: StageFolder | None, root: Path) -> list[str]:
-    """What a stage of the store at `root` records that starts from the model of `parent`."""
+    """The lineage of a stage that starts from the model of `parent`, as its stage.yaml in the store
+    at `root` has it."""
     paths = [each.path for each in lineage_of(parent)]
     return [str(path.relative_to(root) if path.is_relative_to(root) else path) for path in paths]

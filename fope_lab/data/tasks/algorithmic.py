@@ -183,7 +183,7 @@ class _DifferentSymbols(AlgorithmicSubtask):
         return len(self.symbols)
 
     def _different(self, name: Name, first: int, lengths: Ids, longest: int) -> Ids:
-        """(count, longest)"""
+        """Draw different symbols, in random order: (count, longest)."""
         words = random_words(name, first, len(lengths), len(self.symbols))
         return np.argsort(words, axis=1)[:, :longest]
 
