@@ -274,8 +274,6 @@ def _finish(
         problem = tracking.unreachable or tracking.last_error or unrecorded
     pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {quote(str(store))})"
     print_line(console, f"MLflow: {tracker.address}{pages}")
-    if tracker.replaced:
-        print_line(console, tracker.replaced, style="yellow")
     if problem:
         again = f"Run `{tracker.sync_command}` to finish it."
         print_line(console, f"MLflow is not up to date: {problem}. {again}", style="yellow")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.store.records import first_line
-from fope_lab.tracking.errors import TrackingError, UnreachableError
+from fope_lab.tracking.errors import DamagedDatabaseError, TrackingError, UnreachableError
 from fope_lab.tracking.uris import shown, without_secrets
 
 if TYPE_CHECKING:
@@ -161,9 +161,12 @@ def as_tracking_error(error: Exception, uri: str) -> TrackingError:
         return UnreachableError(f"no MLflow answers at {address}")
     if is_locked(error):
         return UnreachableError(f"the MLflow database {address} is locked by another process")
+    fault = f"MLflow at {address}: {one_line(error, uri)}"
+    if is_damage(error):
+        return DamagedDatabaseError(fault)
     database = any(isinstance(e, sqlalchemy.exc.DBAPIError | sqlite3.Error) for e in causes)
     kind = UnreachableError if database else TrackingError
-    return kind(f"MLflow at {address}: {one_line(error, uri)}")
+    return kind(fault)
 
 
 def one_line(error: BaseException, uri: str) -> str:

@@ -1,4 +1,4 @@
-"""MLflow's SQLite database: made whole or not at all, and kept apart if it can't be read.
+"""MLflow's SQLite database: made whole or not at all.
 
 MLflow makes its tables in about sixty steps, which are not atomic on SQLite: a process that is
 killed in between, or a second one that starts at the same time, leaves a database that MLflow can
@@ -74,24 +74,6 @@ def prepare(path: Path) -> None:
         with _one_maker(path):
             if not is_whole(path):  # another process may have made it meanwhile
                 _make(path)
-
-
-def set_aside(path: Path, damaged: Identity | None) -> Path | None:
-    """Rename the file that was found damaged; returns its new path, or None if another process has
-    replaced the file since."""
-    path = path.resolve()
-    with _one_maker(path):
-        if damaged is None or identity(path) != damaged:
-            return None
-        moved = path.with_name(f"{path.name}.unreadable-{time.strftime('%Y%m%d-%H%M%S')}")
-        while moved.exists():
-            moved = moved.with_name(f"{moved.name}-again")
-        for end in SIDE_FILES:
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(f"{path}{end}", f"{moved}{end}")
-        os.replace(path, moved)
-        sync_directory(path.parent)
-        return moved
 
 
 def readable_tables(path: Path) -> tuple[set[str], str | None]:

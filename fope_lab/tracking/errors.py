@@ -15,3 +15,6 @@ class UnreachableError(TrackingError):
 
 class DamagedDatabaseError(UnreachableError):
     """The file of a SQLite database holds no database that MLflow can use."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"{fault}. Move it away: `fope-lab sync` fills a new one from the store")

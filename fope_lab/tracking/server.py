@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 from fope_lab.tracking import database
-from fope_lab.tracking.client import Patience, PatientClient, is_damage, one_line, quiet_mlflow
-from fope_lab.tracking.errors import DamagedDatabaseError, UnreachableError
+from fope_lab.tracking.client import Patience, PatientClient, quiet_mlflow
+from fope_lab.tracking.errors import UnreachableError
 from fope_lab.tracking.experiment import Experiment
 from fope_lab.tracking.uris import is_server, shown, sqlite_file
 
@@ -28,16 +28,14 @@ _OPEN_DATABASES: dict[Path, database.Identity] = {}
 class Server:
     """The MLflow at `uri`: a server, or a database that this process writes itself.
 
-    `root` is the folder of the store. A SQLite database that is `ours` holds nothing but what the
-    store has: if it can't be read, it is moved away, another one is made, and `replaced` says so.
-    `file` is the SQLite database at `uri`, or None.
+    `root` is the folder of the store. `file` is the SQLite
+    database at `uri`, or None.
     """
 
-    def __init__(self, root: Path, uri: str, *, ours: bool) -> None:
+    def __init__(self, root: Path, uri: str) -> None:
         self.uri, self.file = uri, sqlite_file(uri)
         self.patience = Patience()
-        self.replaced: str | None = None
-        self._root, self._ours = root, ours
+        self._root = root
         self._experiments: dict[str, Experiment] = {}
 
     def experiment(self, name: str, description: str, store_id: str) -> Experiment:
@@ -86,13 +84,6 @@ class Server:
             return f"the MLflow database {self.file} is locked by another process"
         return f"MLflow at {shown(self.uri)} did not answer in time"
 
-    def mended(self, error: Exception) -> bool:
-        """Whether `error` was caused by damage in our database, which is empty from now on."""
-        if self.file is None or not self._ours or not is_damage(error):
-            return False
-        self._replace(self.file, _OPEN_DATABASES.get(self.file), one_line(error, self.uri))
-        return True
-
     @cached_property
     def _client(self) -> MlflowClient:
         quiet_mlflow()
@@ -129,24 +120,10 @@ class Server:
         if before is not None and before == _OPEN_DATABASES.get(file) and self._experiments:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            database.prepare(file)
-        except DamagedDatabaseError as error:
-            if not self._ours:
-                raise
-            self._replace(file, before, str(error))
+        database.prepare(file)
         now = database.identity(file)
         if now is not None and _OPEN_DATABASES.setdefault(file, now) != now:
             self._reopen(file, now)
-
-    def _replace(self, file: Path, damaged: database.Identity | None, reason: str) -> None:
-        moved = database.set_aside(file, damaged)
-        database.prepare(file)
-        if (now := database.identity(file)) is not None:
-            self._reopen(file, now)
-        if moved is not None:
-            kept = f"It is kept as {moved.name}, and a new one is filled from the store"
-            self.replaced = f"{reason}. {kept}"
 
     def _reopen(self, file: Path, now: database.Identity) -> None:
         """Close MLflow's connections to the file that had the name before."""

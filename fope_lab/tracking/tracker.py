@@ -34,9 +34,8 @@ class Tracker:
     """Brings MLflow up to date with one store; several threads and processes may do so at once.
 
     `uri` is an MLflow server (http, https, databricks) or a database that this process writes
-    itself; None means the SQLite database `mlflow.db` in the store, which is made again from the
-    store if it can't be read. Raises TrackingError for a URI that is not MLflow's. `uri` may hold a
-    password; `address` is the same without it.
+    itself; None means the SQLite database `mlflow.db` in the store. Raises TrackingError for a URI
+    that is not MLflow's. `uri` may hold a password; `address` is the same without it.
     """
 
     def __init__(self, store_root: str | Path, uri: str | None = None) -> None:
@@ -44,11 +43,10 @@ class Tracker:
         self.uri = default_uri(self._store.root) if uri is None else checked_uri(uri)
         self.address = shown(self.uri)
         self._ledger = Ledger(self._store, self.uri)
-        self._server = Server(self._store.root, self.uri, ours=uri is None)
+        self._server = Server(self._store.root, self.uri)
         self._arguments = ["--store", str(self._store.root)]
         self._arguments += [] if uri is None else ["--tracking-uri", self.address]
         self.patience, self.silence = self._server.patience, self._server.silence
-        self._filled: str | None = None
         self._changes = ChangesSince(self._store)
         self._outlines: dict[str, tuple[Plan, Outline]] = {}
 
@@ -64,25 +62,28 @@ class Tracker:
         after sending everything that could be sent.
         """
         self._project(self._outline(plan))
-        if self.replaced != self._filled:
-            self.sync()  # the new database lacks the other sweeps, too
 
     def sync(self) -> list[str]:
         """Bring every sweep that is recorded in this store up to date; returns their names.
 
         Raises TrackingError after trying every sweep, or at once if MLflow can't be used.
         """
-        before = self.replaced
-        names = self._sync()
-        if self.replaced != before:  # by one of them, and those before it are to be sent again
-            names = self._sync()
-        self._filled = self.replaced
-        return names
-
-    @property
-    def replaced(self) -> str | None:
-        """The line that says that the store's database could not be read, if it was replaced."""
-        return self._server.replaced
+        problems = [
+            f"the record {path} is damaged: the next run of its sweep writes it again. Remove"
+            f" {path.parent} to forget the sweep."
+            for path in damaged_plans(self._store)
+        ]
+        outlines = recorded_sweeps(self._store)
+        for outline in outlines:
+            try:
+                self._project(outline)
+            except UnreachableError:
+                raise
+            except TrackingError as error:
+                problems.append(str(error))
+        if problems:
+            raise TrackingError("\n".join(dict.fromkeys(problems)))
+        return [outline.name for outline in outlines]
 
     def keep_report(
         self, plan: Plan, files: Mapping[str, bytes], numbers: Mapping[tuple[str, ...], float]
@@ -128,36 +129,13 @@ class Tracker:
                 known = self._outlines[plan.sweep.name] = (plan, self._ledger.save_outline(plan))
         return known[1]
 
-    def _sync(self) -> list[str]:
-        problems = [
-            f"the record {path} is damaged: the next run of its sweep writes it again. Remove"
-            f" {path.parent} to forget the sweep."
-            for path in damaged_plans(self._store)
-        ]
-        outlines = recorded_sweeps(self._store)
-        for outline in outlines:
-            try:
-                self._project(outline)
-            except UnreachableError:
-                raise
-            except TrackingError as error:
-                problems.append(str(error))
-        if problems:
-            raise TrackingError("\n".join(dict.fromkeys(problems)))
-        return [outline.name for outline in outlines]
-
     def _project(self, outline: Outline) -> None:
         snapshot = StoreSnapshot.of(self._store)
         changes = self._changes.within(snapshot)
         try:
-            try:
-                problems = self._upload(outline, snapshot, changes)
-            except Exception as error:
-                self._server.forget(outline.name)  # it is not known how much of it arrived
-                if not self._server.mended(error):
-                    raise
-                problems = self._upload(outline, snapshot, changes)
+            problems = self._upload(outline, snapshot, changes)
         except Exception as error:
+            self._server.forget(outline.name)  # it is not known how much of it arrived
             raise as_tracking_error(error, self.uri) from error
         if problems:
             self._server.forget(outline.name)

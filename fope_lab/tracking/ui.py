@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -19,7 +18,7 @@ from types import FrameType
 
 from fope_lab.tracking.client import as_tracking_error
 from fope_lab.tracking.database import prepare, readable_tables
-from fope_lab.tracking.errors import DamagedDatabaseError, TrackingError
+from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.server import artifact_folder
 from fope_lab.tracking.tracker import Tracker
 from fope_lab.tracking.uris import VIEW, default_uri, sqlite_file
@@ -38,7 +37,7 @@ def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
     store_root = store_root.expanduser().absolute()
     store_root.mkdir(parents=True, exist_ok=True)
     uri = default_uri(store_root)
-    _require_database(uri, store_root)
+    _require_database(uri)
     command = [
         *(sys.executable, "-m", "mlflow", "server"),
         *("--backend-store-uri", uri),
@@ -97,16 +96,13 @@ def _require_free(host: str, port: int) -> None:
             ) from error
 
 
-def _require_database(uri: str, store_root: Path) -> None:
+def _require_database(uri: str) -> None:
     """Make the store's database if it is missing; without mlflow, which would stay in memory."""
     file = sqlite_file(uri)
     assert file is not None
     try:
         if not file.exists() or not readable_tables(file)[0]:
             prepare(file)
-    except DamagedDatabaseError as error:
-        advice = f"`fope-lab sync --store {shlex.quote(str(store_root))}` makes it again"
-        raise TrackingError(f"{error}. {advice} from the store.") from error
     except Exception as error:
         raise as_tracking_error(error, uri) from error
 

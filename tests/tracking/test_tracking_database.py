@@ -1,4 +1,4 @@
-"""The store's SQLite database is whole or not there, and is filled again if it can't be read."""
+"""The store's SQLite database is whole or not there, and never changed if it can't be read."""
 
 from __future__ import annotations
 
@@ -100,31 +100,27 @@ def test_processes_that_start_at_once_share_a_fresh_store(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("damage", [garbage, half_made, damaged_page])
-def test_a_database_that_can_not_be_read_is_kept_and_filled_from_the_store(
+def test_a_database_that_can_not_be_read_is_left_alone_and_sync_fills_another(
     scene: Scene, damage: Callable[[Path], None]
 ) -> None:
     for name in ("first", "second"):
-        plan = scene.plan(name, "rope")
-        scene.finish(plan)
-        scene.tracker.project(plan)
+        scene.tracker.project(scene.finish(scene.plan(name, "rope")))
     database = scene.store.root / "mlflow.db"
     damage(database)
     before = database.read_bytes()
-    scene.restart().project(scene.plan("first", "rope"))
-    [kept] = scene.store.root.glob("mlflow.db.unreadable-*")
-    assert kept.read_bytes() == before
-    assert scene.tracker.replaced is not None
-    assert f"It is kept as {kept.name}" in scene.tracker.replaced
-    assert "\n" not in scene.tracker.replaced
-    for name in ("first", "second"):  # also the sweep that is not run now
+    with pytest.raises(TrackingError, match="Move it away: `fope-lab sync` fills") as caught:
+        scene.restart().project(scene.plan("first", "rope"))
+    assert str(database) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert database.read_bytes() == before
+    database.rename(scene.root / "moved.db")
+    assert scene.restart().sync() == ["first", "second"]
+    for name in ("first", "second"):
         runs = scene.runs(name)
         assert len(runs) == len(scene.plan(name, "rope").sweep.stages)
         for run in runs:
             folder = scene.store.folder(run.data.tags["kind"], run.data.tags["key"])
             assert scene.points(run) == expected(folder.rows())
-    assert scene.restart().sync() == ["first", "second"]
-    assert scene.tracker.replaced is None
-    assert [kept] == list(scene.store.root.glob("mlflow.db.unreadable-*"))
 
 
 @pytest.mark.parametrize(
@@ -137,23 +133,6 @@ def test_damage_is_found_without_mlflow(
     path.write_bytes(content(empty_database.read_bytes()))
     with pytest.raises(DamagedDatabaseError, match=f"{re.escape(str(path))}: "):
         readable_tables(path)
-
-
-@pytest.mark.parametrize("damage", [garbage, half_made])
-def test_a_database_that_the_user_names_is_never_touched(
-    scene: Scene, empty_database: Path, damage: Callable[[Path], None]
-) -> None:
-    plan = scene.plan()
-    path = scene.root / "theirs.db"
-    path.write_bytes(empty_database.read_bytes())
-    damage(path)
-    before = path.read_bytes()
-    with pytest.raises(TrackingError, match="database") as caught:
-        Tracker(scene.store.root, f"sqlite:///{path}").project(plan)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert path.read_bytes() == before
-    assert not list(scene.root.glob("theirs.db.*"))
 
 
 OLDER = (
@@ -187,7 +166,7 @@ def test_a_database_of_a_newer_mlflow_is_no_damage(scene: Scene) -> None:
     execute(database, "UPDATE alembic_version SET version_num = 'of the future'")
     with pytest.raises(TrackingError, match="made by another version of MLflow"):
         scene.tracker.project(scene.plan())
-    assert not list(scene.store.root.glob("*unreadable*"))
+    assert database.exists()
 
 
 def test_a_database_that_is_removed_or_replaced_while_in_use_is_filled_again(

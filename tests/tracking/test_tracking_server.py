@@ -182,5 +182,5 @@ def test_serving_on_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
 
 def test_serving_a_damaged_database_says_why(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("not a database")
-    with pytest.raises(TrackingError, match=r"file is not a database\. `fope-lab sync --store"):
+    with pytest.raises(TrackingError, match=r"is not a database\. Move it away: `fope-lab sync`"):
         serve(tmp_path, port=free_port())

@@ -93,11 +93,7 @@ def sync(options: argparse.Namespace) -> int:
     from fope_lab.tracking import Tracker, sync
 
     tracker = Tracker(Store.existing(options.store).root, options.tracking_uri)
-    try:
-        names = sync(tracker)
-    finally:
-        if tracker.replaced:
-            print(tracker.replaced)
+    names = sync(tracker)
     print(f"up to date: {', '.join(names) or 'nothing has run yet'}")
     if missing := [name for name in tracker.sweeps() if not tracker.has_report(name)]:
         print(f"without a report, which `fope-lab run` makes at its end: {', '.join(missing)}")
