@@ -1,8 +1,5 @@
 """The files of a report, and the one place that writes them.
 
-A report is never replaced by one that lacks a finished stage which it has, as the first report of a
-sweep does whose file was edited: it is kept beside the new one, in a folder with its time.
-
 INPUTS records what the files were made from, and their digests. They are made anew only if what
 they are made from has changed, or if one of them is missing or damaged.
 """
@@ -13,18 +10,14 @@ import contextlib
 import functools
 import hashlib
 import importlib.metadata
-import itertools
 import json
-import os
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fope_lab.analysis.base import ARRAYS
 from fope_lab.atomic_files import read_json, sha256_file, write_atomic, write_json
-from fope_lab.config.problems import UserError, counted
+from fope_lab.config.problems import UserError
 from fope_lab.provenance.source import package_digest
 from fope_lab.report.build import Report
 from fope_lab.report.render.figures import Drawing, draw_figures
@@ -38,8 +31,6 @@ REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN = "report.html", "report.json", "repor
 REPORT_FILES = (REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN)
 INPUTS = "report.inputs.json"
 """The file with the fingerprint that a report was made from, and the digests of its files."""
-EARLIER = "before-"
-"""The name of a folder with an earlier report begins like this, and ends with its time."""
 DRAWN_WITH = ("jinja2", "markupsafe", "matplotlib", "numpy", "pyyaml", "scipy")
 """The packages whose versions can change a page."""
 LONGEST_NAME = 100
@@ -52,35 +43,23 @@ class FigureError(UserError):
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """The page of a report, and the folder of the report before if it has stages that this lacks.
-
-    `lost` is the number of these stages. `unchanged` says that the files were made earlier, from
-    the same.
-    """
+    """The page of a report; `unchanged` says that it was made earlier, from the same."""
 
     page: Path
-    earlier: Path | None = None
-    lost: int = 0
     unchanged: bool = False
 
     def __str__(self) -> str:
-        if self.unchanged:
-            return f"{self.page} (unchanged)"
-        if self.earlier is None:
-            return str(self.page)
-        stages = counted(self.lost, "more finished stage")
-        return f"{self.page} (the previous report has {stages}: {self.earlier / REPORT_HTML})"
+        return f"{self.page} (unchanged)" if self.unchanged else str(self.page)
 
 
 def write_report(report: Report, folder: Path) -> WrittenReport:
-    """Write REPORT_FILES into `folder`; a report there that has more is kept. Files that were made
-    from the same inputs are left as they are."""
+    """Write REPORT_FILES into `folder`. Files that were made from the same inputs are left as they
+    are."""
     made_from, page = fingerprint(report), folder / REPORT_HTML
     with contextlib.suppress(OSError):
         digests = {name: sha256_file(folder / name) for name in REPORT_FILES}
         if read_json(folder / INPUTS) == {"inputs": made_from, "files": digests}:
             return WrittenReport(page, unchanged=True)
-    earlier, lost = _keep_earlier(report, folder)
     contents = {
         REPORT_JSON: f"{render_json(report)}\n".encode(),
         REPORT_MARKDOWN: render_markdown(report).encode(),
@@ -90,7 +69,7 @@ def write_report(report: Report, folder: Path) -> WrittenReport:
         write_atomic(folder / name, content)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     write_json(folder / INPUTS, {"inputs": made_from, "files": digests})
-    return WrittenReport(page, earlier, lost)
+    return WrittenReport(page)
 
 
 def fingerprint(report: Report) -> str:
@@ -154,34 +133,3 @@ def named_panels(report: Report) -> dict[str, Drawing]:
         for name, of in panels.items()
         for i, panel in enumerate(of, 1)
     }
-
-
-def _keep_earlier(report: Report, folder: Path) -> tuple[Path | None, int]:
-    """Keep a report that has finished stages which the new one lacks: its folder, their number."""
-    before = _content(folder)
-    lost = _finished(before) - {one.stage.key for one in report.stages if one.state.is_done}
-    if not lost:
-        return None, 0
-    for path in folder.glob(f"{EARLIER}*"):
-        kept = _content(path)
-        if _finished(kept) == _finished(before) and kept.get("cells") == before.get("cells"):
-            return path, len(lost)
-    time = str(before.get("generated"))[:19].replace(":", "-").replace("/", "-")
-    names = (f"{EARLIER}{time}{f'-{n}' if n else ''}" for n in itertools.count())
-    earlier = next(folder / name for name in names if not (folder / name).exists())
-    earlier.mkdir()
-    for name in REPORT_FILES:
-        if (folder / name).exists():
-            os.link(folder / name, earlier / name)  # what replaces the file leaves the link alone
-    return earlier, len(lost)
-
-
-def _content(folder: Path) -> Mapping[str, Any]:
-    content = read_json(folder / REPORT_JSON)
-    return content if isinstance(content, dict) else {}
-
-
-def _finished(content: Mapping[str, Any]) -> set[str]:
-    stages = content.get("stages")
-    found = [one for one in stages if isinstance(one, dict)] if isinstance(stages, list) else []
-    return {str(one.get("key")) for one in found if one.get("state") == "done"}
