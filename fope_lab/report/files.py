@@ -20,11 +20,9 @@ from fope_lab.atomic_files import read_json, sha256_file, write_atomic, write_js
 from fope_lab.config.problems import UserError
 from fope_lab.provenance.source import package_digest
 from fope_lab.report.build import Report
+from fope_lab.report.render.documents import label_of, render_html, render_markdown
 from fope_lab.report.render.figures import Drawing, draw_figures
-from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import render_json, report_json
-from fope_lab.report.render.latex import label_of
-from fope_lab.report.render.markdown import render_markdown
 from fope_lab.store import StageFolder
 
 REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN = "report.html", "report.json", "report.md"

@@ -135,9 +135,8 @@ def report(options: argparse.Namespace) -> int:
     """Print the report; in its default form, write its files into the store too."""
     from fope_lab.orchestration.sweep_report import keep_report, report_of_sweep
     from fope_lab.report.files import write_figures
+    from fope_lab.report.render.documents import render_latex, render_markdown
     from fope_lab.report.render.json import render_json
-    from fope_lab.report.render.latex import render_latex
-    from fope_lab.report.render.markdown import render_markdown
     from fope_lab.report.render.terminal import print_report
     from fope_lab.store import Store
     from fope_lab.sweep.load import load_single_sweep

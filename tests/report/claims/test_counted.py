@@ -12,9 +12,8 @@ from report_samples import make_report, write_plan
 from fope_lab import api
 from fope_lab.planning.needed_stages import plan_sweeps
 from fope_lab.report import Report
-from fope_lab.report.render.html import render_html
+from fope_lab.report.render.documents import render_html, render_markdown
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.markdown import render_markdown
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import Status, Store
 from fope_lab.sweep import Sweep

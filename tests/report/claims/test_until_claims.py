@@ -16,9 +16,8 @@ from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.needed_stages import NeededStates, plan_sweeps
 from fope_lab.planning.plan_table import print_plan
 from fope_lab.report.claims.judge import Verdict
-from fope_lab.report.render.html import render_html
+from fope_lab.report.render.documents import render_html, render_markdown
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.markdown import render_markdown
 from fope_lab.report.render.terminal import claim_lines
 from fope_lab.store import Status, Store
 from fope_lab.sweep import Sweep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
@@ -20,10 +21,9 @@ from fope_lab.report.render.claims_view import (
     describe_tests,
     group_by_basis,
 )
+from fope_lab.report.render.documents import render_html, render_markdown
 from fope_lab.report.render.figures import draw_figures
-from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.markdown import claims_markdown, render_markdown
 from fope_lab.report.render.tables import build_tables
 from fope_lab.report.render.terminal import MOST_VERDICTS, claim_lines
 
@@ -59,8 +59,8 @@ def verdict(text: str = "a: b > c", word: str = "holds", **fields: Any) -> Verdi
     return Verdict(**{"text": text, "verdict": word, **usual, **fields})
 
 
-def markdown(verdicts: Sequence[Verdict]) -> str:
-    return "\n\n".join(claims_markdown(verdicts))
+def markdown(report: Report, verdicts: Sequence[Verdict]) -> str:
+    return render_markdown(dataclasses.replace(report, verdicts=tuple(verdicts)))
 
 
 class Section(HTMLParser):
@@ -134,11 +134,11 @@ def test_every_output_shows_what_claims_stand_for_once_and_above_them(tmp_path: 
     ]
     sentence = "“A <b>beats</b> B & C.” (§5.2)"
     assert found == [None, None, *[(said["quote"], "")] * 2, ("", ours["note"])]
-    markdown = render_markdown(report).replace("&lt;", "<").replace("&amp;", "&").replace("\\", "")
+    text = render_markdown(report).replace("&lt;", "<").replace("&amp;", "&").replace("\\", "")
     outputs = {
         "page": Section(render_html(report)).text,
         "terminal": printed(report),
-        "md": markdown,
+        "md": text,
     }
     for name, output in outputs.items():
         joined = " ".join(output.split())
@@ -153,7 +153,7 @@ def test_a_sweep_without_claims_has_none(tmp_path: Path) -> None:
     assert report_json(report)["claims"] == []
     assert "Claims" not in printed(report)
     assert 'id="claims"' not in render_html(report)
-    assert [*claims_markdown(report.verdicts)] == []
+    assert "## Claims" not in render_markdown(report)
 
 
 def test_every_output_says_every_verdict(report: Report) -> None:
@@ -193,7 +193,7 @@ def test_many_verdicts_are_folded_and_cut() -> None:
     assert "width 1: p = 0.01, n = 3; means" in lines[3]
 
 
-def test_how_many_come_out_by_chance() -> None:
+def test_how_many_come_out_by_chance(report: Report) -> None:
     tested = [verdict(by_chance=0.05) for _ in range(23)]
     chance = "Of the 24 verdicts that were tested, about 1.2 would be decided by chance if no"
     assert describe_chance([*tested, verdict(by_chance=0.026)]).startswith(chance)
@@ -204,7 +204,7 @@ def test_how_many_come_out_by_chance() -> None:
     assert describe_chance([verdict(p=None)]) == ""
     assert "about 0.1 would" in describe_tests(tested[:2])
     assert next(claim_lines(tested)) == f"Claims: 23 hold. {describe_chance(tested)}"
-    assert describe_chance(tested) in markdown(tested)
+    assert describe_chance(tested) in markdown(report, tested)
     adjusted = verdict(adjusted_p=0.046, by_chance=0.05)
     assert "adjusted for all verdicts of the file (Holm)" in describe_chance([adjusted])
 
@@ -223,7 +223,7 @@ WOULD_DECIDE = (
         (
             {"p": 0.02, "adjusted_p": 0.046},
             "p = 0.02, adjusted p = 0.046, n = 3",
-            " | 0.02 (adjusted 0.046) | 3 | ",
+            " | 0.02, adjusted 0.046 | 3 | ",
         ),
         (
             {"p": None, "test": "exact: no seeds", "reason": "bound 3.14"},
@@ -237,14 +237,16 @@ WOULD_DECIDE = (
         ),
     ],
 )
-def test_what_is_said_of_a_verdict(fields: dict[str, Any], line: str, row: str) -> None:
+def test_what_is_said_of_a_verdict(
+    report: Report, fields: dict[str, Any], line: str, row: str
+) -> None:
     one = verdict(**fields)
     assert line in list(claim_lines([one]))[2]
-    assert row in markdown([one])
+    assert row in markdown(report, [one])
 
 
-def test_a_table_of_markdown_survives_any_text() -> None:
-    text = markdown([verdict("x: a > b", reason="a | *b\nc", p=None), verdict(p=1e-9)])
+def test_a_table_of_markdown_survives_any_text(report: Report) -> None:
+    text = markdown(report, [verdict("x: a > b", reason="a | *b\nc", p=None), verdict(p=1e-9)])
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert len(rows) == 2
     assert rows[0] == "| `x: a > b` |  | ✓ holds |  | 3 | a \\| \\*b c |"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import report_of
 
-from fope_lab.report.render.latex import PLAIN, escaped, label_of, render_latex
+from fope_lab.report.render.documents import PLAIN, label_of, latex_text, render_latex
 from fope_lab.report.render.tables import paper_table, report_tables
 
 MEANING = {command: mark for mark, command in PLAIN.items()} | {"{}": ""}
@@ -78,7 +78,7 @@ def test_captions_and_labels_are_those_of_the_tables(tmp_path: Path) -> None:
 
 @given(st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=40))
 def test_any_text_is_printed_as_it_is(text: str) -> None:
-    latex = escaped(text)
+    latex = latex_text(text)
     assert read(latex) == " ".join(text.split())
     without = re.sub(r"\\[#$%&_{}]", "", COMMAND.sub("", latex))
     assert not re.search(r"[#$%&_{}~^\\<>|]", without)
@@ -86,7 +86,7 @@ def test_any_text_is_printed_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["--", "---", "–-", "''", "``", ",,", "?`", "!`"])
 def test_no_ligature_takes_the_place_of_two_marks(text: str) -> None:
-    parts = escaped(text).split("{}")
+    parts = latex_text(text).split("{}")
     assert [read(part) for part in parts] == list(text)
 
 

@@ -12,9 +12,9 @@ from report_samples import BASE, finish, links_of, make_report, printed, report_
 
 from fope_lab.report.compare.differences import meaning
 from fope_lab.report.files import write_report
+from fope_lab.report.render.documents import markdown_text, render_markdown
 from fope_lab.report.render.json import report_numbers
-from fope_lab.report.render.markdown import escaped, render_markdown, table_markdown
-from fope_lab.report.render.tables import Table, build_tables, compared_texts
+from fope_lab.report.render.tables import build_tables, compared_texts
 from fope_lab.store import Store
 
 PAPER = {"paper": "fope/table2", "grid": {"pretrain.embedding": ["nope", "rope", "rope-a"]}}
@@ -35,7 +35,7 @@ def grids(text: str) -> list[list[list[str]]]:
 def test_every_entry_stands_in_its_row_and_column(tmp_path: Path) -> None:
     report = report_of(tmp_path)
     text = render_markdown(report)
-    assert f"Bold: {escaped(meaning(report.seed_test))}." in text
+    assert f"Bold: {markdown_text(meaning(report.seed_test))}." in text
     assert "\\*" not in text
     by_header = {tuple(grid[0]): grid for grid in grids(text)}
     for table in build_tables(report):
@@ -76,7 +76,7 @@ def test_sections_come_in_order_and_only_where_there_is_something(tmp_path: Path
     assert "perplexity@256: fope < rope" in text
     assert "The paper prints no numbers for it." in text
     assert report.paper is not None
-    assert all(escaped(one) in text for one in report.paper.published.says)
+    assert all(markdown_text(one) in text for one in report.paper.published.says)
 
 
 def test_published_and_ours_stand_beside_each_other(tmp_path: Path) -> None:
@@ -118,11 +118,9 @@ def test_the_terminal_and_the_page_show_the_same_numbers(tmp_path: Path) -> None
     "text", ["a|b", "<script>", "*bold*", "[link](javascript:x)", "`code`", "back\\slash", "a\nb"]
 )
 def test_names_are_text(text: str) -> None:
-    table = Table(text, (text,), (), (), ())
-    [header, rule] = table_markdown(table).splitlines()
-    assert len(re.split(r"(?<!\\)\|", header)) == len(rule.split("|")) == 4
-    assert re.sub(r"\\(.)", r"\1", escaped(text)) == " ".join(text.split())
-    assert not re.search(r"(?<!\\)[<*`\[|]", escaped(text).replace("\\\\", ""))
+    assert not re.search(r"(?<!\\)\|", markdown_text(text))
+    assert re.sub(r"\\(.)", r"\1", markdown_text(text)) == " ".join(text.split())
+    assert not re.search(r"(?<!\\)[<*`\[|]", markdown_text(text).replace("\\\\", ""))
 
 
 def test_the_summary_of_a_run_has_differences_and_verdicts(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report import Report
 from fope_lab.report.build import build_report
+from fope_lab.report.render.documents import render_html
 from fope_lab.report.render.figures import draw_figures
-from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import Table, report_tables
 from fope_lab.stages import Select

@@ -11,8 +11,8 @@ import pytest
 from report_samples import report_of, typical_numbers
 
 from fope_lab.report import Report
+from fope_lab.report.render.documents import render_html
 from fope_lab.report.render.figures import draw_figures
-from fope_lab.report.render.html import render_html
 from fope_lab.report.render.tables import cell_text
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage

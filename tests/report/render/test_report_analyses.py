@@ -14,10 +14,9 @@ from fope_lab.analysis.base import ARRAYS
 from fope_lab.analysis.decay import Decay
 from fope_lab.evaluation.context import run
 from fope_lab.report import Report
+from fope_lab.report.render.documents import render_html, render_markdown
 from fope_lab.report.render.figures import draw_analyses, draw_figures, shown_number
-from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.markdown import render_markdown
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
 

@@ -14,8 +14,8 @@ from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.evaluation.retrieval import Answered, by_depth
 from fope_lab.report import Report
+from fope_lab.report.render.documents import render_html
 from fope_lab.report.render.figures import draw_figures, draw_heatmaps
-from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
 from fope_lab.report.results.recorded import depth_heatmaps, group_heatmaps
 from fope_lab.stages.result import ResultRecord

@@ -12,7 +12,12 @@ import pytest
 from report_samples import finish, links_of, make_report, write_plan
 
 from fope_lab.report import Report, RunLinks, build_report
-from fope_lab.report.render.html import format_count, format_moment, format_seconds, render_html
+from fope_lab.report.render.documents import (
+    format_count,
+    format_moment,
+    format_seconds,
+    render_html,
+)
 from fope_lab.report.render.tables import build_tables
 from fope_lab.store import Store
 from fope_lab.sweep import Plan

@@ -10,7 +10,7 @@ import pytest
 from report_samples import BASE, finish, make_report, report_of, write_plan
 
 from fope_lab.report import Report
-from fope_lab.report.render.html import render_html
+from fope_lab.report.render.documents import render_html
 from fope_lab.report.render.json import render_json
 from fope_lab.report.results.summary import WATTS_PER_CORE, Cost
 from fope_lab.stages.result import Measurement, ResultRecord
