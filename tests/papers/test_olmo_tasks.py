@@ -24,29 +24,10 @@ LETTERED = {
     "answerKey": "B",
 }
 WET = ("Question: What is wet?\nAnswer:", (" Fire", " Water", " Salt"), 1)
-FALSE = ("p. p.\nQuestion: q True or False?\nAnswer:", (" True", " False"), 1)
 ROWS: dict[str, tuple[dict[str, Any], tuple[str, tuple[str, ...], int]]] = {
-    "arc_challenge": (LETTERED, WET),
     "arc_easy": (LETTERED, WET),
     "basic_arithmetic": (LETTERED, WET),
     "commonsense_qa": (LETTERED, WET),
-    "boolq": (
-        {"passage": "Ice melts.", "question": "does ice melt", "answer": True},
-        ("Ice melts.\nQuestion: does ice melt?\nAnswer:", (" yes", " no"), 0),
-    ),
-    "commitment_bank": (
-        {"premise": "p. p.", "hypothesis": "h", "label": 2},
-        (
-            "p. p.\nQuestion: h. True, False or Neither?\nAnswer:",
-            (" True", " False", " Neither"),
-            2,
-        ),
-    ),
-    "copa": (
-        {"premise": "It rained.", "choice1": "He ran.", "choice2": "I SAT.", "label": 1}
-        | {"question": "effect"},
-        ("It rained therefore", (" he ran.", " i SAT."), 1),
-    ),
     "hellaswag": (
         {
             "activity_label": "Baking",
@@ -77,7 +58,6 @@ ROWS: dict[str, tuple[dict[str, Any], tuple[str, tuple[str, ...], int]]] = {
         {"goal": "Open a door", "sol1": "Push.", "sol2": "Sing.", "label": 0},
         ("Question: Open a door\nAnswer:", (" Push.", " Sing."), 0),
     ),
-    "rte": ({"sentence1": "p. p.", "sentence2": "q", "label": 1}, FALSE),
     "sciq": (
         {
             "question": "What orbits?",
@@ -99,15 +79,6 @@ ROWS: dict[str, tuple[dict[str, Any], tuple[str, tuple[str, ...], int]]] = {
             "label": "1",
         },
         ("Question: Kai fell. Why?\nAnswer:", (" ice", " joy", " tea"), 0),
-    ),
-    "sst2": (
-        {"sentence": "it is n't bad , she 's ( really ) here", "label": 1},
-        (
-            "it isn't bad, she's (really) here\n"
-            "Question: Is this sentence positive or negative?\nAnswer:",
-            (" negative", " positive"),
-            1,
-        ),
     ),
     "trivia_qa_wiki": (
         {"question": "Which city?", "answer": {"value": "Rome", "aliases": ["Roma"]}},
@@ -213,8 +184,8 @@ def test_requests_are_grouped_and_those_without_question_left_out(tmp_path: Path
 
 @pytest.mark.parametrize("label", [None, "18", ["18", "eighteen"]])
 def test_the_label_of_an_only_answer_may_be_anything(tmp_path: Path, label: Any) -> None:
-    save_requests(tmp_path, "gsm8k/gold_bpb_5shot", [request(0, 0, ("Q", " 18"), label)])
-    [question] = TASKS["gsm8k_gold_bpb_5shot"].questions(tmp_path)
+    save_requests(tmp_path, "naturalqs_open/bpb_5shot", [request(0, 0, ("Q", " 18"), label)])
+    [question] = TASKS["naturalqs_bpb_5shot"].questions(tmp_path)
     assert question == DownstreamQuestion((("Q", " 18"),), 0, 0)
 
 

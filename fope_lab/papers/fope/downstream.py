@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,9 +33,9 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ModelEvaluation
-from fope_lab.evaluation.scoring.batches import Work, one_after_another
 from fope_lab.papers.fope.olmo_tasks import (
     PAPER_TASKS,
+    PER_CHARACTER,
     TASKS,
     DownstreamQuestion,
     DownstreamTask,
@@ -57,11 +58,6 @@ MEASURES: Mapping[str, Callable[[str], float]] = {
     "bits_per_byte_with_space": lambda text: len(text.encode()) * math.log(2),
 }
 """What nats of a right continuation are divided by."""
-DECISIONS: Mapping[str, Callable[[NDArray[np.float64], Sequence[str]], NDArray[np.float64]]] = {
-    "log-probability": lambda logprobs, texts: logprobs,
-    "log-probability per character": lambda logprobs, texts: logprobs / [len(t) for t in texts],
-}
-"""What is greatest for the choice that is made, from log-probabilities in nats and their texts."""
 
 
 @dataclass(frozen=True)
@@ -186,39 +182,27 @@ def tokenize_task(
     return TokenizedTask(task, tuple(kept), tuple(requests), len(questions), truncated, longest)
 
 
-def downstream_score(
-    model: Any,
-    asked: TokenizedTask,
-    *,
-    batch_tokens: int = 16_384,
-    progress: Callable[[int], None] = lambda done: None,
-    work: Work = one_after_another,
-) -> DownstreamResult:
-    """Score a task with a model (see score_continuations); `progress` takes the requests done."""
+def downstream_score(model: Any, asked: TokenizedTask, **options: Any) -> DownstreamResult:
+    """Score a task with a model; `options` are those of score_continuations."""
     from fope_lab.evaluation.scoring.loglikelihood import score_continuations
 
-    scores = score_continuations(
-        model, asked.requests, batch_tokens=batch_tokens, progress=progress, work=work
-    )
-    return result_of(asked, scores)
+    return result_of(asked, score_continuations(model, asked.requests, **options))
 
 
 def result_of(asked: TokenizedTask, scores: Sequence[Score]) -> DownstreamResult:
     """Return the result of a task from its requests' scores."""
-    decides = None if asked.task.decides is None else DECISIONS[asked.task.decides]
+    decides = asked.task.decides
     choosing = () if decides is None else ("accuracy", "accuracy_without_space")
     values: dict[str, list[float]] = {name: [] for name in (*choosing, *MEASURES)}
-    first = 0
+    left = iter(scores)
     for question in asked.questions:
-        mine = scores[first : first + len(question.choices)]
-        first += len(mine)
-        logprobs = np.array([score.logprob for score in mine])
         texts, right = [text for _, text in question.choices], question.right
+        logprobs = np.array([score.logprob for score in islice(left, len(texts))])
         for measure, size in MEASURES.items():
             values[measure].append(float(-logprobs[right] / size(texts[right])))
-        if decides is not None:
-            for name, of in zip(choosing, (texts, [text[1:] for text in texts]), strict=True):
-                values[name].append(int(np.argmax(decides(logprobs, of))) == right)
+        for without, name in enumerate(choosing):
+            sizes = [len(text) - without if decides == PER_CHARACTER else 1 for text in texts]
+            values[name].append(int(np.argmax(logprobs / sizes)) == right)
     return DownstreamResult(asked, {name: np.array(of) for name, of in values.items()})
 
 
@@ -240,13 +224,13 @@ def mean_of_tasks(results: Sequence[DownstreamResult], name: str) -> Measurement
     )
 
 
-OTHERS = f"and {len(TASKS) - len(PAPER_TASKS)} more of olmo_eval's"
+OTHERS = f"and {len(TASKS) - len(PAPER_TASKS)} more of their forms"
 TaskName = Annotated[str, KnownName("task", TASKS.keys, listed=(*PAPER_TASKS, OTHERS))]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Downstream(ModelEvaluation, kind="downstream"):
-    """Accuracy and loss on the tasks of FoPE's Tables 4–6, or on other tasks of olmo_eval."""
+    """Accuracy and loss on the tasks of FoPE's Tables 4–6, in any of olmo_eval's forms."""
 
     tasks: Annotated[
         tuple[TaskName, ...],
@@ -267,7 +251,7 @@ class Downstream(ModelEvaluation, kind="downstream"):
 
     @classmethod
     def task_names(cls) -> Sequence[str]:
-        """The names of the tasks that olmo_eval defines."""
+        """The names of the tasks and their forms."""
         return tuple(TASKS)
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:

