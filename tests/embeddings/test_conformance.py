@@ -22,7 +22,13 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from fope_lab.config.annotations import Interval
-from fope_lab.embeddings import EmbeddingError, build_embedding, embedding_names, resolve_embedding
+from fope_lab.embeddings import (
+    EMBEDDINGS,
+    EmbeddingError,
+    build_embedding,
+    embedding_names,
+    resolve_embedding,
+)
 from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding, Shape, Tensors
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, hf_transforms
 from fope_lab.embeddings.module import PositionEmbedding
@@ -174,17 +180,6 @@ def test_it_names_its_source(name: str) -> None:
     definition = build(name).definition
     parts = [definition, *getattr(definition, "transforms", ())]
     assert preset.source if preset else all(part.source for part in parts)
-
-
-@every_embedding
-def test_every_option_says_what_it_means(name: str) -> None:
-    definition = build(name).definition
-    parts = [type(definition), *map(type, getattr(definition, "transforms", ()))]
-    for part in parts:
-        if part is not LearnedSlopes:
-            assert part.source
-            for name_of_option, option in embedding_options(part).items():
-                assert option.doc, f"{part.name}.{name_of_option}"
 
 
 @every_embedding
@@ -441,6 +436,22 @@ def test_a_decoders_weights_and_its_embeddings_do_not_depend_on_each_other(name:
         assert all(
             torch.equal(tensor, alone[key]) for key, tensor in embedding.state_dict().items()
         )
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PRESETS if "shared_layers" in EMBEDDINGS.entry(name).options]
+)
+@pytest.mark.parametrize("shared", [None, True, False])
+def test_layers_share_what_they_have_or_not(name: str, shared: bool | None) -> None:
+    """As asked, or as the embedding itself says."""
+    options = {} if shared is None else {"shared_layers": shared}
+    model = Decoder(CONFIG, {**SPECS[name], **options}, train_length=64, seed=1)
+    embeddings = list(model.position_embeddings)
+    default = EMBEDDINGS.entry(name).options["shared_layers"].default
+    assert len(embeddings) == (1 if (default if shared is None else shared) else 2)
+    model(torch.arange(10)[None]).logits.square().sum().backward()
+    for parameter in model.position_embeddings.parameters():
+        assert parameter.grad.abs().sum() > 0
 
 
 @every_embedding

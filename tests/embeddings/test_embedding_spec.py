@@ -24,6 +24,7 @@ from fope_lab.embeddings import (
     resolve_embedding,
 )
 
+TWO_CUTS = [{"type": "truncate", "p": 0.5}, {"type": "truncate", "p": 0.9}]
 SIZES = {"head_dim": 32, "num_heads": 4, "num_kv_heads": 4, "train_length": 64}
 
 
@@ -170,6 +171,7 @@ def test_the_error_survives_pickling_between_processes() -> None:
         ({"type": "yarn", "factor": 1}, {}, "changes no frequency"),
         ({"type": "fope-yarn", "factor": 1}, {}, "{type: yarn, factor: 1.0} changes no frequency"),
         ({"type": "pi", "factor": 1}, {}, "{type: interpolate, factor: 1.0} changes no frequency"),
+        ({"type": "rotary", "transforms": TWO_CUTS}, {}, "{type: truncate, p: 0.9} changes no"),
         ({"type": "ntk", "factor": 4}, {"head_dim": 2}, "ntk: head_dim 2 is too small"),
         ({"type": "rope", "below_floor": "official"}, {}, "below_floor: official has no effect"),
         ({"type": "fope-fs", "below_floor": "official"}, {}, "below_floor: official has no effect"),

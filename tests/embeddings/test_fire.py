@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from fope_lab.embeddings import build_embedding, fire
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model import Decoder, ModelConfig
 
 HEADS, LENGTH = 3, 16
 POSITIONS = torch.arange(40)
@@ -184,14 +183,3 @@ def test_weights_start_as_those_of_linear_layers() -> None:
         assert values.quantile(shares).tolist() == pytest.approx(
             ((2 * shares - 1) * bound).tolist(), abs=0.06 * bound
         )
-
-
-@pytest.mark.parametrize("shared", [None, True, False])
-def test_layers_have_their_own_network_unless_asked_otherwise(shared: bool | None) -> None:
-    config = ModelConfig(num_layers=3, num_heads=4, num_kv_heads=2, head_dim=8, vocab_size=20)
-    options = {} if shared is None else {"shared_layers": shared}
-    model = Decoder(config, {"type": "fire", **options}, train_length=64, seed=1)
-    assert len(model.position_embeddings) == (1 if shared else 3)
-    model(torch.arange(10)[None]).logits.square().sum().backward()
-    for parameter in model.position_embeddings.parameters():
-        assert parameter.grad.abs().sum() > 0

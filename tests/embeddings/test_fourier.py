@@ -90,20 +90,6 @@ def test_without_noise_it_is_rope_over_the_clipped_ladder() -> None:
         torch.testing.assert_close(ours, ropes, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("sigma", [0.3, 0.6])
-def test_the_noise_is_xavier_normal_with_gain_sigma(sigma: float) -> None:
-    """nn.init.xavier_normal_ on each head's matrix: σ·√(2/(D + d_out)), here over 10⁵ draws."""
-    embedding = fope(sigma=sigma, num_heads=400)
-    kept = embedding.cos_coef.shape[-1]
-    expected = sigma * math.sqrt(2 / (kept + kept))
-    for coefficients in (embedding.cos_coef, embedding.sin_coef):
-        assert coefficients.shape == (400, kept, kept)
-        noise = coefficients - torch.eye(kept)
-        assert noise.std().item() == pytest.approx(expected, rel=0.02)
-        assert abs(noise.mean().item()) < expected / 50
-    assert embedding.definition.noise_deviation(embedding.shape) == pytest.approx(expected)
-
-
 def test_a_query_head_has_its_key_heads_coefficients() -> None:
     grouped = fope(num_kv_heads=2)
     assert grouped.cos_coef.shape[0] == 2
@@ -117,10 +103,13 @@ def test_a_query_head_has_its_key_heads_coefficients() -> None:
     torch.testing.assert_close(rotated_k.repeat_interleave(2, dim=1), expected_k)
 
 
-def test_yarn_after_the_floor_keeps_the_pairs_and_the_coefficients() -> None:
-    plain = fope()
+@pytest.mark.parametrize("options", [{}, {"num_frequencies": 64}])
+def test_yarn_after_the_floor_keeps_the_pairs_and_the_coefficients(
+    options: dict[str, int],
+) -> None:
+    plain = fope(**options)
     extended = build_embedding(
-        {"type": "fope-yarn", "base": 129, "factor": 4},
+        {"type": "fope-yarn", "base": 129, "factor": 4, **options},
         head_dim=HEAD_DIM,
         num_heads=HEADS,
         train_length=LENGTH,

@@ -205,12 +205,6 @@ def test_a_finer_ladder_holds_every_pairs_frequency_whatever_changes_it(
     assert len(distinct) == fourier(embedding).facts(embedding.shape)["series_frequencies"]
 
 
-def test_yarn_after_the_floor_keeps_the_coefficients_of_a_finer_ladder() -> None:
-    plain = fope(num_frequencies=64)
-    extended = build({"type": "fope-yarn", "num_frequencies": 64, "factor": 2})
-    assert torch.equal(plain.cos_coef, extended.cos_coef)
-
-
 def test_the_listing_divides_by_column_sums() -> None:
     listing, free = fope(column_sums="listing"), fope()
     assert torch.equal(listing.cos_coef, free.cos_coef)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from fope_lab.embeddings import build_embedding
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model import Decoder, ModelConfig
 
 KERNELS = ["kerple", "kerple-power"]
 every_kernel = pytest.mark.parametrize("name", KERNELS)
@@ -158,19 +157,3 @@ def test_starting_values_are_uniform(name: str) -> None:
     torch.testing.assert_close(p.quantile(shares), 2 * shares, rtol=0, atol=0.03)
     torch.testing.assert_close(a.quantile(shares), shares, rtol=0, atol=0.015)
     assert abs(torch.corrcoef(torch.stack((p, a)))[0, 1].item()) < 0.03
-
-
-@every_kernel
-@pytest.mark.parametrize("shared", [None, True, False])
-def test_layers_share_p_and_a_unless_asked_otherwise(name: str, shared: bool | None) -> None:
-    config = ModelConfig(num_layers=3, num_heads=4, num_kv_heads=2, head_dim=8, vocab_size=20)
-    options = {} if shared is None else {"shared_layers": shared}
-    model = Decoder(config, {"type": name, **options}, train_length=64, seed=1)
-    embeddings = list(model.position_embeddings)
-    assert len(embeddings) == (3 if shared is False else 1)
-    assert {tuple(value.shape) for value in model.position_embeddings.parameters()} == {(4,)}
-    firsts = [next(embedding.parameters())[0].item() for embedding in embeddings]
-    assert len(set(firsts)) == len(firsts)
-    model(torch.arange(10)[None]).logits.square().sum().backward()
-    for parameter in model.position_embeddings.parameters():
-        assert (parameter.grad != 0).all()

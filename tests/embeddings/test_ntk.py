@@ -36,17 +36,6 @@ def test_position_interpolation_is_hugging_faces_linear(factor: float, base: flo
     torch.testing.assert_close(torch.tensor(ours), expected, rtol=2e-6, atol=0)
 
 
-def test_position_interpolation_divides_positions() -> None:
-    interpolated, plain = build({"type": "pi", "factor": 4}), build("rope")
-    q, k = torch.randn(2, 1, 4, 100, HEAD_DIM)
-    for ours, ropes in zip(
-        interpolated.rotate(q, k, 4 * torch.arange(100)),
-        plain.rotate(q, k, torch.arange(100)),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, ropes, rtol=0, atol=1e-6)
-
-
 @given(factor=st.floats(1, 64), head_dim=st.sampled_from([4, 32, 128]))
 def test_ntk_is_rope_of_a_larger_base(factor: float, head_dim: int) -> None:
     """base·s^(d/(d−2)), so that the slowest pair is divided by s and the fastest is kept."""

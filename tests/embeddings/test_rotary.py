@@ -41,16 +41,6 @@ def test_rotation_is_a_product_of_complex_numbers(kv_heads: int) -> None:
         )
 
 
-def test_each_sequence_may_have_positions_of_its_own() -> None:
-    embedding = build_embedding("rope", head_dim=HEAD_DIM, num_heads=2, train_length=64)
-    q = torch.randn(3, 2, 5, HEAD_DIM)
-    positions = torch.stack([torch.arange(5), torch.arange(90, 95), torch.tensor([9, 3, 3, 0, 1])])
-    rotated, _ = embedding.rotate(q, q, positions)
-    torch.testing.assert_close(
-        as_complex(rotated), turned(q, positions[:, None], 10_000.0), rtol=0, atol=2e-6
-    )
-
-
 def test_the_attention_factor_scales_every_pair_of_queries_and_keys() -> None:
     spec = {"type": "rotary", "transforms": ["clip_floor", {"type": "yarn", "factor": 8}]}
     embedding = build_embedding(spec, head_dim=HEAD_DIM, num_heads=1, train_length=64)

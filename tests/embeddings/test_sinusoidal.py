@@ -69,16 +69,6 @@ def test_products_depend_on_the_distance_alone(first: int, second: int, shift: i
     assert (m @ n).item() == pytest.approx(expected, abs=1e-5)
 
 
-def test_sequences_may_have_positions_of_their_own() -> None:
-    positions = torch.stack([torch.arange(5), torch.arange(90, 95)])
-    hidden = torch.randn(2, 5, 16)
-    embedding = sinusoidal()
-    together = embedding.embed(hidden, positions)
-    for index in range(2):
-        alone = embedding.embed(hidden[index : index + 1], positions[index])
-        assert torch.equal(together[index : index + 1], alone)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize("autocast", [False, True])
 def test_the_sum_is_rounded_once(dtype: torch.dtype, autocast: bool) -> None:
@@ -89,13 +79,6 @@ def test_the_sum_is_rounded_once(dtype: torch.dtype, autocast: bool) -> None:
     assert added.dtype == dtype
     wide = torch.promote_types(dtype, torch.float32)
     assert torch.equal(added, (hidden.to(wide) + waves(positions, 16)).to(dtype))
-
-
-def test_gradients_pass_through() -> None:
-    hidden = torch.randn(1, 5, 6, requires_grad=True)
-    weights = torch.randn(1, 5, 6)
-    (sinusoidal().embed(hidden, torch.arange(5)) * weights).sum().backward()
-    assert torch.equal(hidden.grad, weights)
 
 
 def test_a_decoder_adds_it_to_the_token_embeddings_once() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hugging_face import rope_init
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.embeddings import EmbeddingError, build_embedding
+from fope_lab.embeddings import build_embedding
 from fope_lab.embeddings.frequencies import rope_ladder
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.embeddings.truncate import Truncate
@@ -49,16 +48,3 @@ def test_its_ends_are_nope_and_rope() -> None:
         strict=True,
     ):
         assert torch.equal(ours, ropes)
-
-
-def test_a_second_cut_that_cuts_nothing_is_an_error() -> None:
-    chain = [{"type": "truncate", "p": 0.5}, {"type": "truncate", "p": 0.9}]
-    with pytest.raises(EmbeddingError, match=r"\{type: truncate, p: 0.9\} changes no frequency"):
-        build_embedding({"type": "rotary", "transforms": chain}, **SIZES)
-
-
-def test_three_quarters_are_the_presets_default() -> None:
-    """The best of the paper's Table 2."""
-    preset = build_embedding("p-rope", **SIZES)
-    assert torch.equal(preset.inv_freq, p_rope(0.75).inv_freq)
-    assert int((preset.inv_freq > 0).sum()) == 24
