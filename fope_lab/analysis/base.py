@@ -122,8 +122,8 @@ class Analysis(ABC):
     def draw(self, arrays: Arrays) -> Figure:
         """A matplotlib figure in the stand-in colours of fope_lab/drawing/svg.py."""
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Single numbers beside the figure, by names that begin with a letter.
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
+        """Single numbers beside the figure, of any type, by names that begin with a letter.
 
         Reports and MLflow show them in their `number_words`. They are no metrics: no table or
         paper's file can name them.

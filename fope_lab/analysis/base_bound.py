@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from annotated_types import MinLen
@@ -144,17 +144,17 @@ class BaseBound(
             "factor": "factor of that power law",
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """A single length has no power law."""
         found = {
-            f"{name}_{length}": float(base)
+            f"{name}_{length}": base
             for name in ("smallest", "last_failing", "fit")
             for length, base in zip(arrays["lengths"], arrays[name], strict=True)
         }
         if len(arrays["lengths"]) > 1:
             logs = np.log(arrays["lengths"]), np.log(arrays["smallest"])
             exponent, logarithm = np.polyfit(*logs, 1)
-            found |= {"exponent": float(exponent), "factor": math.exp(logarithm)}
+            found |= {"exponent": exponent, "factor": math.exp(logarithm)}
         return found
 
     def draw(self, arrays: Arrays) -> Figure:

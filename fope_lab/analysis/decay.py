@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,13 @@ class Decay(
     ] = 1000
     seed: Seed = 0
 
+    number_words: ClassVar[Mapping[str, str]] = {
+        f"{name}_{where}": f"mean score of {kind} queries and keys, {part} of the distances,"
+        " score / head_dim"
+        for name, kind in (("constant", "constant"), ("gaussian", "Gaussian"))
+        for where, part in (("near", "nearest eighth"), ("far", "farthest eighth"))
+    }
+
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute scores by distance: `constant` (length,) and `gaussian` (pairs, length)."""
         turned = self.turned()
@@ -63,19 +70,10 @@ class Decay(
             "gaussian": scores(drawn[0], drawn[1], turned),
         }
 
-    @property
-    def number_words(self) -> Mapping[str, str]:
-        return {
-            f"{name}_{where}": f"mean score of {kind} queries and keys, {part} of the distances,"
-            " score / head_dim"
-            for name, kind in (("constant", "constant"), ("gaussian", "Gaussian"))
-            for where, part in (("near", "nearest eighth"), ("far", "farthest eighth"))
-        }
-
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         part = self.length // 8
         return {
-            f"{name}_{where}": float(values[..., places].mean())
+            f"{name}_{where}": values[..., places].mean()
             for name, values in arrays.items()
             for where, places in (("near", slice(part)), ("far", slice(-part, None)))
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,18 @@ class FrequencyUsage(
     length: Annotated[int, Interval(ge=2), Doc("The tokens of a passage.")] = 256
     layer: Annotated[int, Interval(ge=0), Doc("The layer whose heads are shown.")] = 0
 
+    number_words: ClassVar[Mapping[str, str]] = {
+        f"{kind}_{part}": f"norm of the {kind} in the {words}"
+        for kind in KINDS
+        for part, words in (
+            ("slow_share", "slowest quarter of the pairs, share, mean over layers"),
+            ("fast_share", "fastest quarter of the pairs, share, mean over layers"),
+            ("fast_share_first", "fastest quarter of the pairs, share, first layer"),
+            ("fast_share_last", "fastest quarter of the pairs, share, last layer"),
+            ("fast_share_between", "fastest quarter of the pairs, share, layers between"),
+        )
+    }
+
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `frequencies` (head_dim/2,) in radians per token, from fast to slow, and the mean
         norms `query` (layers, num_heads, head_dim/2) and `key` (layers, num_kv_heads, head_dim/2).
@@ -84,29 +96,15 @@ class FrequencyUsage(
         norms = mean_norms(subject.model, self.passages(subject), progress)
         return {"frequencies": frequencies, **norms}
 
-    @property
-    def number_words(self) -> Mapping[str, str]:
-        return {
-            f"{kind}_{part}": f"norm of the {kind} in the {words}"
-            for kind in KINDS
-            for part, words in (
-                ("slow_share", "slowest quarter of the pairs, share, mean over layers"),
-                ("fast_share", "fastest quarter of the pairs, share, mean over layers"),
-                ("fast_share_first", "fastest quarter of the pairs, share, first layer"),
-                ("fast_share_last", "fastest quarter of the pairs, share, last layer"),
-                ("fast_share_between", "fastest quarter of the pairs, share, layers between"),
-            )
-        }
-
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
-        metrics: dict[str, float] = {}
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
+        metrics: dict[str, Any] = {}
         for kind in KINDS:
             fast, slow = quarter_shares(arrays[kind].mean(axis=1))
             metrics |= {f"{kind}_slow_share": slow.mean(), f"{kind}_fast_share": fast.mean()}
             metrics |= {f"{kind}_fast_share_first": fast[0], f"{kind}_fast_share_last": fast[-1]}
             if len(fast) > 2:
                 metrics[f"{kind}_fast_share_between"] = fast[1:-1].mean()
-        return {name: float(value) for name, value in metrics.items()}
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
         from fope_lab.drawing.panels import cells, panels

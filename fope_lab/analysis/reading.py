@@ -1,9 +1,9 @@
 """What a model makes of a text: queries, keys and attention weights, one layer at a time.
 
-Queries and keys are taken from the running model, after q_norm and k_norm and before any rotation,
-so they are exact for every model that loads as a Decoder, with grouped queries, QK-norm or from
-Hugging Face. Attention weights, softmax(q·kᵀ/√head_dim + bias), are computed from them, since fused
-attention never materialises its own.
+Queries, keys and values are taken from the running model, after q_norm and k_norm and before any
+rotation, so they are exact for every model that loads as a Decoder, with grouped queries, QK-norm
+or from Hugging Face. Attention weights, softmax(q·kᵀ/√head_dim + bias), are computed from them,
+since fused attention never materialises its own.
 """
 
 from __future__ import annotations
@@ -78,14 +78,15 @@ def words(subject: Subject, ids: NDArray[Any]) -> list[str]:
 
 class Reading(NamedTuple):
     """What a layer makes of tokens at `positions` (length,): queries (batch, num_heads, length,
-    head_dim) and keys (batch, num_kv_heads, length, head_dim), which `embedding` has not yet
-    rotated."""
+    head_dim), keys and values (batch, num_kv_heads, length, head_dim), which `embedding` has not
+    yet rotated."""
 
     layer: int
     q: Tensor
     k: Tensor
     embedding: PositionEmbedding
     positions: Tensor
+    v: Tensor
 
 
 def record(model: Decoder, tokens: Tensor) -> Iterator[Reading]:
@@ -100,12 +101,12 @@ def record(model: Decoder, tokens: Tensor) -> Iterator[Reading]:
     for index, layer in enumerate(model.layers):
         embedding = embedding_of(model, index)
         attention = cast("nn.Module", layer.self_attn)
-        norms = (attention.q_norm, attention.k_norm)
-        with torch.inference_mode(), _outputs(cast("tuple[nn.Module, ...]", norms)) as outputs:
+        modules = (attention.q_norm, attention.k_norm, attention.v_proj)
+        with torch.inference_mode(), _outputs(cast("tuple[nn.Module, ...]", modules)) as outputs:
             hidden = layer(hidden, positions, embedding, embedding.cos_sin(positions))
         split = (-1, model.config.head_dim)
-        q, k = (output.unflatten(-1, split).transpose(1, 2) for output in outputs)
-        yield Reading(index, q, k, embedding, positions)
+        q, k, v = (output.unflatten(-1, split).transpose(1, 2) for output in outputs)
+        yield Reading(index, q, k, embedding, positions, v)
 
 
 def read(
@@ -208,7 +209,7 @@ def attention_patterns(model: Decoder, tokens: Tensor) -> Iterator[tuple[int, Te
     """
     import torch
 
-    for layer, q, k, embedding, positions in record(model, tokens):
+    for layer, q, k, embedding, positions, _ in record(model, tokens):
         with torch.inference_mode():
             yield layer, attention_weights(embedding, q, k, positions)
 

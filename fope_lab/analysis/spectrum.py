@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -58,6 +58,17 @@ class Spectrum(
         int, Interval(ge=2), Doc("The number of distances, as a multiple of the trained length.")
     ] = 16
 
+    number_words: ClassVar[Mapping[str, str]] = {
+        "rotating_pairs": "pairs that rotate, count",
+        "undertrained_pairs": "pairs that complete no turn in the trained length, count",
+        "still_pairs": "pairs that do not rotate, count",
+        "power_near_zero": "power of the scores near frequency 0, share",
+        "power_below_floor": "power of the scores between there and the floor 2π/N, share",
+        "energy_off_own_frequency": (
+            "energy of the coefficients off a pair's own frequency, share"
+        ),
+    }
+
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute the pairs' `frequencies` (head_dim/2,), `train_length`, and `omega` (n,) and
         `power` (n,), the mean spectrum over all layers and heads. For a Fourier embedding, also
@@ -94,36 +105,23 @@ class Spectrum(
             arrays["usage"] = np.sqrt(np.mean(squares, axis=0))
         return arrays
 
-    @property
-    def number_words(self) -> Mapping[str, str]:
-        return {
-            "rotating_pairs": "pairs that rotate, count",
-            "undertrained_pairs": "pairs that complete no turn in the trained length, count",
-            "still_pairs": "pairs that do not rotate, count",
-            "power_near_zero": "power of the scores near frequency 0, share",
-            "power_below_floor": "power of the scores between there and the floor 2π/N, share",
-            "energy_off_own_frequency": (
-                "energy of the coefficients off a pair's own frequency, share"
-            ),
-        }
-
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """The energy is that of a Fourier embedding alone."""
         frequencies, omega, power = (arrays[name] for name in ("frequencies", "omega", "power"))
         train_length = int(arrays["train_length"])
         floor = 2 * np.pi / train_length
         still = omega < 2.5 * omega[1]  # the window spreads 0 over the next two bins
         metrics = {
-            "rotating_pairs": float((frequencies > 0).sum()),
-            "undertrained_pairs": float(undertrained(frequencies, train_length).sum()),
-            "still_pairs": float((frequencies == 0).sum()),
-            "power_near_zero": float(power[still].sum()),
-            "power_below_floor": float(power[~still & (omega < floor)].sum()),
+            "rotating_pairs": (frequencies > 0).sum(),
+            "undertrained_pairs": undertrained(frequencies, train_length).sum(),
+            "still_pairs": (frequencies == 0).sum(),
+            "power_near_zero": power[still].sum(),
+            "power_below_floor": power[~still & (omega < floor)].sum(),
         }
         if "usage" in arrays:
             energy = arrays["usage"] ** 2
             own = np.isclose(arrays["series"][:, None], frequencies[: energy.shape[1]], rtol=1e-6)
-            metrics["energy_off_own_frequency"] = float(energy[~own].sum() / energy.sum())
+            metrics["energy_off_own_frequency"] = energy[~own].sum() / energy.sum()
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:

@@ -85,7 +85,7 @@ class AnalysisStage(Evaluation, kind="analysis"):
 
         analysis: Analysis = self.analysis
         arrays = analysis.compute(self._subject(context), context.report_progress)
-        numbers = analysis.numbers(arrays)
+        numbers = {name: float(value) for name, value in analysis.numbers(arrays).items()}
 
         def write(directory: Path) -> None:
             np.savez_compressed(directory / ARRAYS, allow_pickle=False, **arrays)

@@ -169,7 +169,7 @@ def test_positions_that_are_drawn_are_the_same_for_the_weights_and_the_model() -
     torch.manual_seed(5)
     *_, (_, found) = attention_patterns(model, text())
     torch.manual_seed(5)
-    *_, (_, q, k, _, positions) = record(model, text())
+    *_, (_, q, k, _, positions, _) = record(model, text())
     torch.manual_seed(5)
     assert torch.equal(positions, embedding_of(model, 0).positions(20))
     expected = attention_weights(embedding_of(model, 2), q, k, positions)

@@ -173,8 +173,7 @@ def test_its_scores_are_counted_one_by_one(subject: Subject) -> None:
     arrays = MARKED.compute(subject, ignore)
     text = [word.replace("␣", " ") for word in arrays["words"].tolist()]
     ids = torch.tensor([subject.tokenizer.encode("".join(text))])
-    *_, (_, *last) = record(subject.model, ids)
-    q, k, embedding, positions = last
+    *_, (_, q, k, embedding, positions, _) = record(subject.model, ids)
     logits = attention_logits(embedding, q, k, positions)[0, 0]
     behind = [float(logits[i, i - 1]) for i in range(2, len(text)) if text[i - 1] == "'"]
     others = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -116,7 +116,7 @@ class GaussianContribution(
             for name, words in (entries | vectors).items()
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """Near and far are the first and the last eighth of the distances."""
         part = self.length // 8
         curves = {
@@ -126,7 +126,7 @@ class GaussianContribution(
             "trained": arrays["constant"] - arrays["undertrained"],
         }
         return {
-            f"decay_{name.replace('.', '_')}": float(scores[:part].mean() - scores[-part:].mean())
+            f"decay_{name.replace('.', '_')}": scores[:part].mean() - scores[-part:].mean()
             for name, scores in curves.items()
         }
 
@@ -173,6 +173,17 @@ class LowPass(
     base: Base = 10_000.0
     length: Distances = 4096
 
+    number_words: ClassVar[Mapping[str, str]] = {
+        "highest_frequency": "highest frequency, radians per token",
+        "bound": "bound of any frequency, radians per token",
+        **{
+            f"{what}_up_to_{name}": f"{what} up to a frequency of {limit}, share"
+            for name, _, limit in LIMITS
+            for what in ("pairs", "power")
+        },
+        "alias_difference": "greatest difference of a frequency above π from its alias",
+    }
+
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `frequencies` (head_dim/2,) in radians per token; `omega` and `power`
         (length/2 + 1,), the spectrum of the scores of all-ones vectors, which is the response to a
@@ -191,26 +202,13 @@ class LowPass(
             "aliases": np.abs(waves - theirs).max(axis=1),
         }
 
-    @property
-    def number_words(self) -> Mapping[str, str]:
-        return {
-            "highest_frequency": "highest frequency, radians per token",
-            "bound": "bound of any frequency, radians per token",
-            **{
-                f"{what}_up_to_{name}": f"{what} up to a frequency of {limit}, share"
-                for name, _, limit in LIMITS
-                for what in ("pairs", "power")
-            },
-            "alias_difference": "greatest difference of a frequency above π from its alias",
-        }
-
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         frequencies, omega, power = (arrays[name] for name in ("frequencies", "omega", "power"))
-        metrics = {"highest_frequency": float(frequencies.max()), "bound": BOUND}
+        metrics = {"highest_frequency": frequencies.max(), "bound": BOUND}
         for name, limit, _ in LIMITS:
-            metrics[f"pairs_up_to_{name}"] = float((frequencies <= limit).mean())
-            metrics[f"power_up_to_{name}"] = float(power[omega <= limit].sum())
-        metrics["alias_difference"] = float(arrays["aliases"].max())
+            metrics[f"pairs_up_to_{name}"] = (frequencies <= limit).mean()
+            metrics[f"power_up_to_{name}"] = power[omega <= limit].sum()
+        metrics["alias_difference"] = arrays["aliases"].max()
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
@@ -339,19 +337,19 @@ class TruncatedWave(
             "undertrained": f"{without}, count",
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         elsewhere = arrays["elsewhere"]
         slow = undertrained(arrays["frequencies"], self.length)
         numbers = {
-            "cycles_fastest": float(arrays["cycles"][0]),
-            "elsewhere_fastest": float(elsewhere[0]),
-            "undertrained": float(slow.sum()),
+            "cycles_fastest": arrays["cycles"][0],
+            "elsewhere_fastest": elsewhere[0],
+            "undertrained": slow.sum(),
         }
         if not slow.all():
-            numbers["elsewhere_trained"] = float(elsewhere[~slow].mean())
+            numbers["elsewhere_trained"] = elsewhere[~slow].mean()
         if slow.any():
-            numbers["elsewhere_undertrained"] = float(elsewhere[slow].mean())
-            numbers["least_elsewhere_undertrained"] = float(elsewhere[slow].min())
+            numbers["elsewhere_undertrained"] = elsewhere[slow].mean()
+            numbers["least_elsewhere_undertrained"] = elsewhere[slow].min()
         return numbers
 
     def draw(self, arrays: Arrays) -> Figure:

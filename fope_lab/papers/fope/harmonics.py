@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,7 +152,7 @@ class Harmonics(
             ),
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         own = np.array([self.first_cycles])
         both = np.array([self.first_cycles, self.second_cycles])
         every = combinations(self.first_cycles, self.second_cycles, self.length, self.order)
@@ -272,6 +272,16 @@ class SpectrumDamage(
     draws: Annotated[int, Interval(ge=1), Doc("The number of draws of FoPE's coefficients.")] = 1000
     seed: Seed = 0
 
+    number_words: ClassVar[Mapping[str, str]] = {
+        **{
+            f"error_{name.lower()}_{at}": f"error of {name} {at} the trained length, relative"
+            for name in ("RoPE", "FoPE")
+            for at in ("within", "beyond")
+        },
+        "error_fope_drawn_median": "median error of FoPE with random coefficients, relative",
+        "share_of_draws_closer_than_rope": ("random coefficients that are closer than RoPE, share"),
+    }
+
     def __post_init__(self) -> None:
         if self.length <= self.train_length:
             message = f"found {self.length}, needs more than train_length {self.train_length}"
@@ -303,34 +313,20 @@ class SpectrumDamage(
             "drawn": error(_with_sum(drawn), whole),
         }
 
-    @property
-    def number_words(self) -> Mapping[str, str]:
-        return {
-            **{
-                f"error_{name.lower()}_{at}": f"error of {name} {at} the trained length, relative"
-                for name in ("RoPE", "FoPE")
-                for at in ("within", "beyond")
-            },
-            "error_fope_drawn_median": "median error of FoPE with random coefficients, relative",
-            "share_of_draws_closer_than_rope": (
-                "random coefficients that are closer than RoPE, share"
-            ),
-        }
-
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """Errors are those of the summed score."""
         true, rope = arrays["true"][2], arrays["rope"][2]
         parts = {"within": slice(self.train_length), "beyond": slice(self.train_length, None)}
         metrics = {
-            f"error_{name}_{where}": float(error(arrays[name][2, part], true[part]))
+            f"error_{name}_{where}": error(arrays[name][2, part], true[part])
             for name in ("rope", "fope")
             for where, part in parts.items()
         }
         drawn = arrays["drawn"][:, 2]
         return {
             **metrics,
-            "error_fope_drawn_median": float(np.median(drawn)),
-            "share_of_draws_closer_than_rope": float((drawn < error(rope, true)).mean()),
+            "error_fope_drawn_median": np.median(drawn),
+            "share_of_draws_closer_than_rope": (drawn < error(rope, true)).mean(),
         }
 
     def draw(self, arrays: Arrays) -> Figure:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,16 @@ class QkMagnitude(
     sequences: Sequences = 4
     length: Annotated[int, Interval(ge=2), Doc("The tokens of a passage.")] = 256
 
+    number_words: ClassVar[Mapping[str, str]] = {
+        f"undertrained_{vectors}{kind}_{number}": words.format(f"{mean}{vectors}")
+        for vectors in ("queries", "keys")
+        for kind, mean in (("", ""), ("_mean", "mean "))
+        for number, words in (
+            ("ratio", "{} in undertrained dimensions over those in others, ratio"),
+            ("larger", "layers in which {} are larger in undertrained dimensions, share"),
+        )
+    }
+
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `queries` and `keys` (2, layers, head_dim): by dimension, the mean absolute
         values, and the absolute values of each head's mean over all tokens (see `magnitudes`); and
@@ -84,19 +94,7 @@ class QkMagnitude(
             "train_length": np.array(model.train_length),
         }
 
-    @property
-    def number_words(self) -> Mapping[str, str]:
-        return {
-            f"undertrained_{vectors}{kind}_{number}": words.format(f"{mean}{vectors}")
-            for vectors in ("queries", "keys")
-            for kind, mean in (("", ""), ("_mean", "mean "))
-            for number, words in (
-                ("ratio", "{} in undertrained dimensions over those in others, ratio"),
-                ("larger", "layers in which {} are larger in undertrained dimensions, share"),
-            )
-        }
-
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """Ratios are means over layers of the undertrained to the other rotating dimensions.
 
         There are none if the embedding rotates nothing, or if all or none of the rotating pairs
@@ -111,8 +109,8 @@ class QkMagnitude(
         for name in ("queries", "keys"):
             for kind, values in zip(("", "_mean"), arrays[name], strict=True):
                 ratio = values[:, marked].mean(axis=1) / values[:, others].mean(axis=1)
-                metrics[f"undertrained_{name}{kind}_ratio"] = float(ratio.mean())
-                metrics[f"undertrained_{name}{kind}_larger"] = float((ratio > 1).mean())
+                metrics[f"undertrained_{name}{kind}_ratio"] = ratio.mean()
+                metrics[f"undertrained_{name}{kind}_larger"] = (ratio > 1).mean()
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:

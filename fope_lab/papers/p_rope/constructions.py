@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,7 +202,7 @@ class Constructions(
             "base_500000_reach": f"{reach}, slowest pair of base 500,000, tokens",
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """A head works if its token has more than 1 − miss of its attention."""
         metrics = {"peaks_where_asked": arrays["hits"].mean()}
         for kind in ("own", "previous"):
@@ -213,7 +213,7 @@ class Constructions(
         for name, attention in zip(ROTATIONS, arrays["semantic"], strict=True):
             lost = np.flatnonzero(attention <= 1 - self.miss)
             metrics[f"{name}_reach"] = lost[0] if len(lost) else self.context
-        return {name: float(value) for name, value in metrics.items()}
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
         from fope_lab.drawing.panels import curve, panels
@@ -355,10 +355,10 @@ class RandomDecay(
             )
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """A constant score that never halves has no distance."""
         part = self.length // 8
-        metrics: dict[str, float] = {}
+        metrics: dict[str, Any] = {}
         for i, bound in enumerate(arrays["bounds"] // self.length):
             below = np.flatnonzero(arrays["constant"][i] < 0.5)
             metrics |= {
@@ -367,7 +367,7 @@ class RandomDecay(
                 f"x{bound}_gaussian_deviation_near": arrays["deviation"][i, :part].mean(),
                 f"x{bound}_gaussian_deviation_far": arrays["deviation"][i, -part:].mean(),
             }
-        return {name: float(value) for name, value in metrics.items() if np.isfinite(value)}
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
         from fope_lab.drawing.panels import curve, legend, panels

@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from annotated_types import MinLen
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Sequences, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Subject
 from fope_lab.analysis.reading import (
     PAIRS,
-    ReadsPassages,
     attention_logits,
     by_pair,
     frequencies_of,
@@ -34,10 +32,8 @@ from fope_lab.data.problems import DataError
 from fope_lab.papers.p_rope.positional_heads import best_heads
 from fope_lab.papers.p_rope.semantic_heads import (
     SHOWN,
+    LooksForMarks,
     head_scores,
-    marked_tokens,
-    require_some_marked,
-    richest_window,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +57,7 @@ def head_vectors(
     import torch
 
     tokens = torch.from_numpy(row)[None].to(model.embed_tokens.weight.device)
-    _, q, k, embedding, positions = next(islice(record(model, tokens), layer, None))
+    _, q, k, embedding, positions, _ = next(islice(record(model, tokens), layer, None))
     of_key = head // (q.shape[1] // k.shape[1])
     with torch.inference_mode():
         logits = attention_logits(embedding, q, k, positions)[0, head]
@@ -116,22 +112,20 @@ def head_maps(
 class ShowsHead:
     """Part of an analysis whose arrays are those of `head_maps`."""
 
-    @property
-    def number_words(self) -> Mapping[str, str]:
-        return {
-            "own_share_of_bound": "scores of tokens with themselves, share of their bounds",
-            "previous_share_of_bound": "scores with the token before, share of the same bounds",
-            "first_token_score": "scores of the first token, mean over the others",
-            "highest_score": "highest score",
-            "lowest_score": "lowest score",
-            "channel_pair": "pair of dimensions with the largest keys, from 0",
-            "channel_frequency": "frequency of that pair, radians per token",
-            "channel_turn": "turn of that pair over the trained length, radians",
-            "channel_first_token": "mean query of that pair times the first key",
-            "channel_other_tokens": "mean query of that pair times the mean key of the others",
-        }
+    number_words: ClassVar[Mapping[str, str]] = {
+        "own_share_of_bound": "scores of tokens with themselves, share of their bounds",
+        "previous_share_of_bound": "scores with the token before, share of the same bounds",
+        "first_token_score": "scores of the first token, mean over the others",
+        "highest_score": "highest score",
+        "lowest_score": "lowest score",
+        "channel_pair": "pair of dimensions with the largest keys, from 0",
+        "channel_frequency": "frequency of that pair, radians per token",
+        "channel_turn": "turn of that pair over the trained length, radians",
+        "channel_first_token": "mean query of that pair times the first key",
+        "channel_other_tokens": "mean query of that pair times the mean key of the others",
+    }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """Shares of bounds are of sums over tokens after the first. The pair's part in the scores
         is as in D.1: dot products of mean vectors, neither rotated nor divided by √head_dim."""
         logits, bound = arrays["logits"], arrays["bound"][1:].sum()
@@ -139,16 +133,16 @@ class ShowsHead:
         pair = int(arrays["pair"])
         frequency = arrays["frequencies"][pair]
         return {
-            "own_share_of_bound": float(logits.diagonal()[1:].sum() / bound),
-            "previous_share_of_bound": float(logits.diagonal(-1).sum() / bound),
-            "first_token_score": float(logits[1:, 0].mean()),
-            "highest_score": float(np.nanmax(logits)),
-            "lowest_score": float(np.nanmin(logits)),
-            "channel_pair": float(pair),
-            "channel_frequency": float(frequency),
-            "channel_turn": float(frequency * arrays["train_length"]),
-            "channel_first_token": float(query @ first),
-            "channel_other_tokens": float(query @ others),
+            "own_share_of_bound": logits.diagonal()[1:].sum() / bound,
+            "previous_share_of_bound": logits.diagonal(-1).sum() / bound,
+            "first_token_score": logits[1:, 0].mean(),
+            "highest_score": np.nanmax(logits),
+            "lowest_score": np.nanmin(logits),
+            "channel_pair": pair,
+            "channel_frequency": frequency,
+            "channel_turn": frequency * arrays["train_length"],
+            "channel_first_token": query @ first,
+            "channel_other_tokens": query @ others,
         }
 
     def draw(self, arrays: Arrays) -> Figure:
@@ -251,7 +245,7 @@ class AttentionHead(
 @dataclass(frozen=True, kw_only=True)
 class MarkedHead(
     ShowsHead,
-    ReadsPassages,
+    LooksForMarks,
     Analysis,
     name="marked-head",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, D.1, Fig. 9, 14 and 15",
@@ -264,9 +258,6 @@ class MarkedHead(
 ):
     """Norms of the head's queries and keys by token and pair, its scores, and its attention."""
 
-    characters: Annotated[
-        str, MinLen(1), Doc("The characters, one of which a sought token contains.")
-    ] = "'’"
     looks: Annotated[
         Literal["behind", "anywhere"],
         Doc(
@@ -274,11 +265,6 @@ class MarkedHead(
             " 14. anywhere: at all tokens so far, as a head like that of Fig. 15 does."
         ),
     ] = "behind"
-    sequences: Sequences = 20
-    length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
-    drawn: Annotated[
-        int, Interval(ge=4), Doc("The number of tokens that the maps show, after the prefix.")
-    ] = 20
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute the arrays of `head_maps` for the head that looks most for marked tokens, on the
@@ -289,34 +275,29 @@ class MarkedHead(
         """
         assert subject is not None  # as it needs a text
         rotated_frequencies(subject.model, self.name)
-        is_marked = marked_tokens(subject, self.characters)
-        rows = self.passages(subject)
-        require_some_marked(is_marked[rows], self.characters)
+        rows, is_marked, window = self.marked_passages(subject)
         scores = head_scores(subject.model, rows, is_marked[rows], progress)
         behind = scores["behind"] - scores["elsewhere"]
         layer, head = best_heads(behind if self.looks == "behind" else scores["mass"])[0].tolist()
-        row = richest_window(subject, is_marked, min(self.drawn, self.length))
-        return {**head_maps(subject, row, layer, head), "marked": is_marked[row]}
+        return {**head_maps(subject, window, layer, head), "marked": is_marked[window]}
 
-    @property
-    def number_words(self) -> Mapping[str, str]:
-        return {
-            **super().number_words,
-            "layer": "layer of the head",
-            "head": "number of the head",
-            "marked_score": "scores of a marked token that is the one before, mean",
-            "unmarked_score": "scores of tokens that are neither marked nor the first, mean",
-        }
+    number_words: ClassVar[Mapping[str, str]] = {
+        **ShowsHead.number_words,
+        "layer": "layer of the head",
+        "head": "number of the head",
+        "marked_score": "scores of a marked token that is the one before, mean",
+        "unmarked_score": "scores of tokens that are neither marked nor the first, mean",
+    }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         logits, marked = arrays["logits"], arrays["marked"].copy()
         marked[0] = False  # the first token attracts attention for being first
         before = np.flatnonzero(marked[:-1])
         numbers = super().numbers(arrays)
-        numbers |= {"layer": float(arrays["layer"]), "head": float(arrays["head"])}
+        numbers |= {"layer": arrays["layer"], "head": arrays["head"]}
         if len(before):
-            numbers["marked_score"] = float(logits[before + 1, before].mean())
+            numbers["marked_score"] = logits[before + 1, before].mean()
         others = logits[:, 1:][:, ~marked[1:]]
         if np.isfinite(others).any():
-            numbers["unmarked_score"] = float(np.nanmean(others))
+            numbers["unmarked_score"] = np.nanmean(others)
         return numbers

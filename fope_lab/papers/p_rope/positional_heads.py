@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +128,7 @@ class PositionalHeads(
         patterns = np.zeros((layers, heads, drawn, drawn))
         norms = {kind: np.zeros((layers, heads, config.head_dim // 2)) for kind in ("query", "key")}
         rows = self.passages(subject)
-        for i, (layer, q, k, embedding, positions) in read(subject.model, rows, progress):
+        for i, (layer, q, k, embedding, positions, _) in read(subject.model, rows, progress):
             with torch.inference_mode():
                 attention = attention_weights(embedding, q, k, positions)
                 weights[:, layer] += weights_at(attention, offsets) / len(rows)
@@ -171,9 +171,9 @@ class PositionalHeads(
             ),
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """Without a rotation, no number is of pairs."""
-        metrics: dict[str, float] = {}
+        metrics: dict[str, Any] = {}
         for i, kind in enumerate(self.kinds):
             layer, head = arrays["ranking"][i, 0]
             weights = arrays["weights"][i]
@@ -192,7 +192,7 @@ class PositionalHeads(
             best = arrays["weights"][:2].max(axis=0)
             if fast.std() and best.std():
                 metrics["fast_share_correlation"] = np.corrcoef(fast.ravel(), best.ravel())[0, 1]
-        return {name: float(value) for name, value in metrics.items()}
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
         from fope_lab.drawing.panels import cells, curve, legend, panels
@@ -282,7 +282,7 @@ class CauchySchwarz(
         contribution, bound = np.zeros(by_pairs), np.zeros(by_pairs)
         scores, limits = np.full((2, *shape, drawn), np.nan)
         rows = self.passages(subject)
-        for i, (layer, q, k, embedding, positions) in read(subject.model, rows, progress):
+        for i, (layer, q, k, embedding, positions, _) in read(subject.model, rows, progress):
             with torch.inference_mode():
                 patterns = attention_weights(embedding, q, k, positions)
                 weights[:, layer] += weights_at(patterns, tuple(OFFSETS.values())) / len(rows)
@@ -326,8 +326,8 @@ class CauchySchwarz(
                 }
         return words
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
-        metrics: dict[str, float] = {}
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
+        metrics: dict[str, Any] = {}
         fastest = slice(max(arrays["bound"].shape[-1] // 4, 1))
         for i, head in enumerate(OFFSETS):
             metrics |= dict(zip((f"{head}_layer", f"{head}_head"), arrays["heads"][i], strict=True))
@@ -337,7 +337,7 @@ class CauchySchwarz(
                 metrics[name] = parts.sum() / arrays["total"][i, j]
                 metrics[f"{name}_of_pair_bounds"] = parts.sum() / bounds.sum()
                 metrics[f"{name}_of_fast_bounds"] = parts[fastest].sum() / bounds[fastest].sum()
-        return {name: float(value) for name, value in metrics.items()}
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
         from fope_lab.drawing.panels import curve, legend, panels

@@ -50,17 +50,37 @@ def marked_tokens(subject: Subject, characters: str) -> NDArray[np.bool_]:
     return marked
 
 
-def require_some_marked(marked: NDArray[np.bool_], characters: str) -> None:
-    """Raise DataError unless some tokens of the passages (passages, length) are marked and others
-    are not, not counting the first and the last of each."""
-    inside = marked[:, 1:-1]
-    if inside.all() or not inside.any():
-        which = "all" if inside.any() else "none"
-        message = (
-            f"found {characters!r}, needs characters that occur in some tokens of the text"
-            f" but not in others: {which} of the {marked.size} tokens have one"
-        )
-        raise DataError(Problem(("characters",), message))
+@dataclass(frozen=True, kw_only=True)
+class LooksForMarks(ReadsPassages):
+    """Part of an analysis of heads that look for some tokens of a text."""
+
+    characters: Annotated[
+        str, MinLen(1), Doc("The characters, one of which a sought token contains.")
+    ] = "'’"
+    sequences: Sequences = 20
+    length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
+    drawn: Annotated[
+        int, Interval(ge=4), Doc("The number of tokens that are drawn, after the prefix.")
+    ] = 20
+
+    def marked_passages(
+        self, subject: Subject
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
+        """Return the passages (sequences, length), a mask (vocab_size,) of the sought tokens, and
+        the window to draw (see `richest_window`).
+
+        Raises DataError if all or none of the tokens between the ends of passages are sought.
+        """
+        is_marked, rows = marked_tokens(subject, self.characters), self.passages(subject)
+        inside = is_marked[rows][:, 1:-1]
+        if inside.all() or not inside.any():
+            which = "all" if inside.any() else "none"
+            message = (
+                f"found {self.characters!r}, needs characters that occur in some tokens of the text"
+                f" but not in others: {which} of the {rows.size} tokens have one"
+            )
+            raise DataError(Problem(("characters",), message))
+        return rows, is_marked, richest_window(subject, is_marked, min(self.drawn, self.length))
 
 
 def head_scores(
@@ -90,7 +110,7 @@ def head_scores(
     may_look = np.cumsum(marked, axis=1) > 0
     chance = (np.cumsum(marked, axis=1) / np.arange(1, rows.shape[1] + 1))[may_look].mean()
     before = marked[:, :-1]
-    for i, (layer, q, k, embedding, positions) in read(model, rows, progress):
+    for i, (layer, q, k, embedding, positions, _) in read(model, rows, progress):
         of_row = (marked[i], may_look[i], before[i])
         on, looks, is_behind = (torch.from_numpy(x).to(q.device) for x in of_row)
         with torch.inference_mode():
@@ -126,7 +146,7 @@ def richest_window(subject: Subject, marked: NDArray[np.bool_], size: int) -> ND
 
 @dataclass(frozen=True, kw_only=True)
 class SemanticHeads(
-    ReadsPassages,
+    LooksForMarks,
     Analysis,
     name="semantic-heads",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, §6, Fig. 7",
@@ -137,15 +157,6 @@ class SemanticHeads(
     needs="text",
 ):
     """The heads that attend most to tokens with one of `characters`, from any or the next token."""
-
-    characters: Annotated[
-        str, MinLen(1), Doc("The characters, one of which a sought token contains.")
-    ] = "'’"
-    sequences: Sequences = 20
-    length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
-    drawn: Annotated[
-        int, Interval(ge=4), Doc("The number of tokens that the attention patterns show.")
-    ] = 20
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `mass`, `behind`, `elsewhere` and `first` (layers, heads), `chance` and
@@ -160,15 +171,12 @@ class SemanticHeads(
         """
         assert subject is not None  # as it needs a text
         model = subject.model
-        is_marked = marked_tokens(subject, self.characters)
-        rows = self.passages(subject)
-        require_some_marked(is_marked[rows], self.characters)
+        rows, is_marked, window = self.marked_passages(subject)
         scores = head_scores(
             model, rows, is_marked[rows], lambda done, total: progress(done, 2 * total)
         )
         best = (scores["mass"], scores["behind"] - scores["elsewhere"])
         heads = np.stack([best_heads(values)[0] for values in best])
-        window = richest_window(subject, is_marked, min(self.drawn, self.length))
         arrays = {
             **scores,
             "heads": heads,
@@ -201,7 +209,7 @@ class SemanticHeads(
             "behind_slow_share": f"{slow}, head that looks behind, share",
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """Without a rotation, no number is of pairs."""
         (mass_layer, mass_head), (layer, head) = arrays["heads"]
         metrics = {
@@ -219,7 +227,7 @@ class SemanticHeads(
         if "key" in arrays:
             _, slow = quarter_shares(arrays["key"])
             metrics |= {"mass_slow_share": slow[0], "behind_slow_share": slow[1]}
-        return {name: float(value) for name, value in metrics.items()}
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
         from fope_lab.drawing.panels import cells, curve, legend, panels

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from fope_lab.config.annotations import Doc, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from torch import Tensor, nn
 
     from fope_lab.model.decoder import Decoder
 
@@ -45,22 +44,10 @@ def mean_value_norms(
 
     config = model.config
     sums = {kind: np.zeros((config.num_layers, config.head_dim // 2)) for kind in KINDS}
-    values: list[Tensor] = []
-    hooks = [
-        cast("nn.Module", cast("nn.Module", layer.self_attn).v_proj).register_forward_hook(
-            lambda *run: values.append(run[2])
-        )
-        for layer in model.layers
-    ]
-    try:
-        for _, at in read(model, rows, progress):
-            v = values.pop().unflatten(-1, (-1, config.head_dim)).transpose(1, 2)
-            for kind, x in (("value", v), ("key", at.k)):
-                mean = pair_norms(x)[0].mean(dim=(0, 1), dtype=torch.float64)
-                sums[kind][at.layer] += mean.cpu().numpy()
-    finally:
-        for hook in hooks:
-            hook.remove()
+    for _, at in read(model, rows, progress):
+        for kind, x in (("value", at.v), ("key", at.k)):
+            mean = pair_norms(x)[0].mean(dim=(0, 1), dtype=torch.float64)
+            sums[kind][at.layer] += mean.cpu().numpy()
     return {kind: total / len(rows) for kind, total in sums.items()}
 
 
@@ -88,6 +75,16 @@ class ValueNorms(
     sequences: Sequences = 10
     length: Annotated[int, Interval(ge=2), Doc("The tokens of a passage.")] = 256
 
+    number_words: ClassVar[Mapping[str, str]] = {
+        f"{kind}_{part}": f"norm of the {kind}{words}"
+        for kind in KINDS
+        for part, words in (
+            ("slow_share", " in the slowest quarter of the pairs, share"),
+            ("fast_share", " in the fastest quarter of the pairs, share"),
+            ("unevenness", ", standard deviation over pairs, share of its mean"),
+        )
+    }
+
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `value` and `key` (layers, head_dim/2), and the `frequencies` (head_dim/2,) of
         keys in radians per token, from fast to slow.
@@ -99,27 +96,15 @@ class ValueNorms(
         rows = self.passages(subject)
         return {"frequencies": frequencies, **mean_value_norms(subject.model, rows, progress)}
 
-    @property
-    def number_words(self) -> Mapping[str, str]:
-        return {
-            f"{kind}_{part}": f"norm of the {kind}{words}"
-            for kind in KINDS
-            for part, words in (
-                ("slow_share", " in the slowest quarter of the pairs, share"),
-                ("fast_share", " in the fastest quarter of the pairs, share"),
-                ("unevenness", ", standard deviation over pairs, share of its mean"),
-            )
-        }
-
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """All are means over layers."""
-        numbers: dict[str, float] = {}
+        numbers: dict[str, Any] = {}
         for kind in KINDS:
             fast, slow = quarter_shares(arrays[kind])
             numbers |= {
-                f"{kind}_slow_share": float(slow.mean()),
-                f"{kind}_fast_share": float(fast.mean()),
-                f"{kind}_unevenness": float(unevenness(arrays[kind]).mean()),
+                f"{kind}_slow_share": slow.mean(),
+                f"{kind}_fast_share": fast.mean(),
+                f"{kind}_unevenness": unevenness(arrays[kind]).mean(),
             }
         return numbers
 

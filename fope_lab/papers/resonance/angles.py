@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from annotated_types import MinLen
@@ -164,14 +164,14 @@ class FeatureGap(
             for part, pairs in PARTS.items()
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         metrics = {}
         for row, name in enumerate(self.embeddings):
             parts = self._parts(arrays["wavelengths"][row])
             for part, pairs in zip(PARTS, parts, strict=True):
                 if pairs.any():
                     key = f"gap_{part}_{name.replace('-', '_')}"
-                    metrics[key] = float(arrays["greatest"][row, pairs].max())
+                    metrics[key] = arrays["greatest"][row, pairs].max()
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
@@ -268,11 +268,11 @@ class RotationAngles(
             words[f"gap_{key}"] = f"greatest gap of {name} beyond the trained length, radians"
         return words
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(self, arrays: Arrays) -> dict[str, Any]:
         metrics = {}
         for row, key in enumerate(METHODS.values()):
-            metrics[f"wavelength_{key}"] = float(arrays["wavelengths"][row])
-            metrics[f"gap_{key}"] = float(arrays["gaps"][row, self.train_length :].max())
+            metrics[f"wavelength_{key}"] = arrays["wavelengths"][row]
+            metrics[f"gap_{key}"] = arrays["gaps"][row, self.train_length :].max()
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
