@@ -14,34 +14,9 @@ from fope_lab.devices import Device, cores, device_named, this_machine
 from fope_lab.planning.forecast import CANNOT_RUN, Forecast, calibrate, forecast
 from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.planning.schedule import Machines, WallTime, wall_time
-from fope_lab.processor import bfloat16_instruction
-from fope_lab.stages import TrainingConfig
 from fope_lab.store import StageState, Status, Store
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import ACTIONS, Plan, action
-
-
-def bfloat16_share(width: int) -> float:
-    """Return the time of a training step in bfloat16 over that in float32, on a processor with an
-    instruction for it, by the model's hidden_size.
-
-    Matrix products are about twice as quick; the rest of a step, whose share falls with the width,
-    is a little slower. Fitted to one thread of an EPYC with avx512_bf16 (benchmarks/training.py):
-    float32 took 1.2 times as long at width 64, 1.5 at 128, 1.8 at 256, 1.9 at 512.
-    """
-    return (0.48 + 52 / width) / (1 + 40 / width)
-
-
-def trainings_in(precision: str, stages: Iterable[Stage], *, gpus: bool) -> list[Stage]:
-    """Return the trainings among `stages` that use a precision, on GPUs or on the CPU."""
-    return [
-        stage
-        for stage in stages
-        if isinstance(stage.spec, TrainingConfig)
-        and stage.spec.train.precision == precision
-        and bool(stage.spec.resources.gpus) == gpus
-    ]
-
 
 TO_DO = ("run", "resume", "if needed")
 """What `plan --json` says of stages that are left to do, at most."""
@@ -90,25 +65,8 @@ class PlanEstimate:
             **self.sums(self.todo()),
             "least": {"stages": len(certain), **self.sums(certain)},
             "wall_seconds": {"bound": self.wall.bound, "scheduled": self.wall.scheduled},
-            "bfloat16": self.bfloat16,
             **self.sharing(self.plans),
         }
-
-    @functools.cached_property
-    def bfloat16(self) -> dict[str, float] | None:
-        """The float32 trainings that are left to do on this CPU, their seconds, and how many of
-        these bfloat16 would save."""
-        if not bfloat16_instruction():
-            return None
-        found = [
-            (seconds, seconds * max(0.0, 1 - bfloat16_share(stage.model_spec.model.hidden_size)))
-            for stage in trainings_in("float32", self.todo(), gpus=False)
-            if (seconds := self.forecasts[stage.key].seconds) is not None and stage.model_spec
-        ]
-        if not found:
-            return None
-        seconds, saved = map(sum, zip(*found, strict=True))
-        return {"trainings": len(found), "seconds": seconds, "saved": saved}
 
     def waiting(self) -> tuple[Stage, ...]:
         """The stages to do that cannot start, because an ancestor is blocked."""

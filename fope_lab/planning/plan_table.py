@@ -13,10 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fope_lab.config.problems import counted
-from fope_lab.devices import CPU, GIB
-from fope_lab.planning.estimate import PlanEstimate, trainings_in
+from fope_lab.devices import GIB
+from fope_lab.planning.estimate import PlanEstimate
 from fope_lab.planning.forecast import HOUR
-from fope_lab.processor import bfloat16_instruction
 from fope_lab.stages import Select
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, Plan
@@ -32,9 +31,6 @@ STYLES = {
 }
 MANY = 40
 """The number of stages above which the stages of one name share a row."""
-
-WORTH_SAYING = 60.0
-"""The least seconds that another precision must save to be named."""
 
 
 def print_plan(estimate: PlanEstimate, console: Console, *, every: bool = False) -> None:
@@ -208,35 +204,8 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
         )
     if totals["seconds"] is not None and estimate.todo():
         yield _time(estimate, totals)
-    yield from _precisions(estimate)
     for source, number in estimate.notes.items():
         yield f"[{number}] {source}"
-
-
-def _precisions(estimate: PlanEstimate) -> Iterable[str]:
-    if (less := estimate.bfloat16) and less["saved"] >= WORTH_SAYING:
-        fewer = f"{duration(less['saved'])} less than {duration(less['seconds'])}"
-        if estimate.is_assumed:
-            fewer = f"{less['saved'] / less['seconds']:.0%} less time"
-        yield (
-            f"bfloat16: this processor has {bfloat16_instruction()}; with train.precision: bfloat16"
-            f" {counted(int(less['trainings']), 'training')} would take about {fewer}, by the width"
-            " of the models; they are other stages, with results of their own"
-        )
-    slow = trainings_in("bfloat16", estimate.todo(), gpus=False)
-    if slow and bfloat16_instruction() == "":  # None where it is not known
-        yield (
-            f"bfloat16: this processor has no instruction for it; here"
-            f" {counted(len(slow), 'training')} with train.precision: bfloat16 would take several"
-            " times as long as in float32"
-        )
-    device, wide = estimate.device, trainings_in("float32", estimate.todo(), gpus=True)
-    if device is not None and device.name != CPU and wide:
-        times = device.peak["bfloat16"] / device.peak["float32"]
-        yield (
-            f"float32: {counted(len(wide), 'training')} on GPUs; the peak of {device.name} is"
-            f" {times:.3g} times as high with train.precision: bfloat16"
-        )
 
 
 def _seeds(estimate: PlanEstimate, totals: dict[str, Any]) -> Iterable[str]:

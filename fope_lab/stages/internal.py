@@ -149,10 +149,11 @@ class Select(StageConfig, kind="select"):
             words[name] = "not finite" if mean is None else mean
         return words
 
-    def chosen_role(self, recorded: Mapping[str, Any]) -> str | None:
-        """The role of the candidate that the stage chose, by what its result recorded."""
-        index = recorded.get(SELECTED, {}).get("index")
-        return None if index is None else candidate_role(int(index), self.seed)
+
+def chosen_role(recorded: Mapping[str, Any], seed: int) -> str | None:
+    """The role of the candidate that a selection under `seed` chose, if it has chosen."""
+    index = recorded.get(SELECTED, {}).get("index")
+    return None if index is None else candidate_role(int(index), seed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fope_lab.data.roles import candidate_role
-from fope_lab.stages.internal import SELECTED, Select
+from fope_lab.stages.internal import Select, chosen_role
 from fope_lab.store import StageFolder
 
 LINEAGE = "lineage"
@@ -27,9 +26,9 @@ def lineage_of(folder: StageFolder | None) -> list[StageFolder]:
         before = recorded if isinstance(recorded, list) else []
         return [*(StageFolder(root / str(path)) for path in before), folder]
     try:
-        chosen = (folder.result() or {})["recorded"][SELECTED]["index"]
-        key = request["parents"][candidate_role(chosen, request["config"]["seed"])]
-    except (KeyError, TypeError):  # it has not chosen yet
+        chosen = chosen_role(folder.result()["recorded"], request["config"]["seed"])  # type: ignore[index]
+        key = request["parents"][chosen]
+    except (AttributeError, KeyError, TypeError):  # it has not chosen yet
         return [folder]
     candidates = map(StageFolder, root.glob(f"*/{key}"))
     return [*(each for candidate in candidates for each in lineage_of(candidate)), folder]

@@ -150,13 +150,6 @@ class StageFolder:
         newest = progress is not None and progress["token"] == self.attempts.newest_token()
         return progress if newest else None
 
-    def failure(self) -> dict[str, Any] | None:
-        """The error, its type, traceback and time if the newest attempt failed, else None."""
-        newest = self.attempts.newest()
-        if newest is None or newest.end is None or newest.ending != Ending.FAILED:
-            return None
-        return dict(newest.end)
-
     def checkpoint(self) -> Checkpoint | None:
         """The final checkpoint of a finished stage, else the newest complete one, else None."""
         done = self._done()

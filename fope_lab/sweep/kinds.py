@@ -44,7 +44,7 @@ FILE_KINDS = _FileKinds("stage kind", STAGE_TYPES, key="kind")
 """Every kind that a sweep file may name."""
 
 
-def read_stage(given: Mapping[str, Any], base: Path, cache: Cache) -> StageConfig:
+def parse_stage(given: Mapping[str, Any], base: Path, cache: Cache) -> StageConfig:
     """Return the stage of a section, which may be one without training. Raises ConfigError."""
     name = given.get("kind")
     kind = STAGE_TYPES.all().get(name) if isinstance(name, str) else None

@@ -28,7 +28,7 @@ from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.drafts import Candidates, Draft, Drafts, Parent
 from fope_lab.sweep.graph import Stage, make_stage
 from fope_lab.sweep.grid_point import StageFields, apply_axes
-from fope_lab.sweep.kinds import needs_of, read_stage
+from fope_lab.sweep.kinds import needs_of, parse_stage
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
 from fope_lab.sweep.problem_collector import ProblemCollector
@@ -186,7 +186,7 @@ class StageBuilder:
                 others = {name for name in ("data", "resources") if (name,) not in fields.origins}
                 given = {name: value for name, value in given.items() if name not in others}
             located = self._corpora.located(given, self._folder, self._file.name)
-            return read_stage(located, self._folder, self._cache)
+            return parse_stage(located, self._folder, self._cache)
 
         return self._shared.get(fields, read)
 

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import json
 import re
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -211,12 +210,12 @@ class Experiment:
         return run
 
     def replace(self, key: str, tags: Mapping[str, str], started: int) -> Run:
-        """Delete a run, and its model unless a user has registered it; create an empty run."""
+        """Delete a run and its model; create an empty run."""
         old = self.runs[key].run_id
         self._client.delete_run(old)
         run = self.create(key, tags, started)
         model = (self.models or {}).pop(old, None)
-        if model is not None and not self._client.search_model_versions(f"run_id = '{old}'"):
+        if model is not None:
             self._client.delete_logged_model(model)
         return run
 
@@ -225,7 +224,6 @@ class Experiment:
     ) -> None:
         """Make the model of a run, or update the place of its checkpoint; weights stay there."""
         from mlflow.entities import LoggedModelOutput
-        from mlflow.models import Model, infer_signature
 
         if self.models is None:
             return
@@ -242,16 +240,6 @@ class Experiment:
                 model_type=kind,
             )
             model_id = str(made.model_id)
-            with tempfile.TemporaryDirectory() as folder:  # the registry needs a file MLmodel
-                path = Path(folder) / "MLmodel"
-                Model(
-                    model_uuid=model_id,
-                    model_id=model_id,
-                    run_id=run.run_id,
-                    signature=infer_signature(True, True),  # Unity Catalog refuses one without any
-                    metadata={**place, "mlflow.model.isExternal": True},
-                ).save(str(path))
-                self._client.log_model_artifact(model_id, str(path))
             self._client.finalize_logged_model(model_id, "READY")
             self.models[run.run_id] = model_id
         elif run.tags.get(CHECKPOINT) != place[CHECKPOINT]:

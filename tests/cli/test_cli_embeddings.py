@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -38,10 +36,6 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def ask_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    return json.loads(ask(capsys, *arguments, "--json"))
-
-
 def test_all_presets_with_paper_composition_and_what_they_learn_and_need(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -72,11 +66,6 @@ def test_it_fits_a_terminal(
     assert set(re.findall(r"[\w.-]+", text)) == wide
 
 
-def test_the_markdown_has_a_row_for_each(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = re.findall(r"^\| `([\w-]+)` \|", ask(capsys, "--markdown"), flags=re.MULTILINE)
-    assert rows == embedding_names()
-
-
 def test_the_resolved_table(capsys: pytest.CaptureFixture[str]) -> None:
     """Pairs, attention factor, and FoPE's D, frequencies asked for and effective noise."""
     text = ask(capsys, *SIZES)
@@ -94,32 +83,6 @@ def test_the_resolved_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "dynamic-ntk at 2,048 tokens" in text
 
 
-def test_the_resolved_table_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    printed = ask_json(capsys, *SIZES, "--base", "500", "--num-heads", "12", "--num-kv-heads", "4")
-    one = {entry["name"]: entry for entry in printed["embeddings"]}
-    assert list(one) == embedding_names()
-    rope = one["rope"]["resolved"]
-    assert {key: rope[key] for key in ("head_dim", "num_heads", "num_kv_heads")} == {
-        "head_dim": 64, "num_heads": 12, "num_kv_heads": 4
-    }  # fmt: skip
-    [at] = rope["frequencies"]
-    assert at["length"] == 512
-    for pair, turn in enumerate(at["pairs"]):
-        frequency = 500 ** (-pair / 32)
-        assert turn == {
-            "pair": pair,
-            "frequency": pytest.approx(frequency, rel=1e-12),
-            "wavelength": pytest.approx(2 * math.pi / frequency, rel=1e-12),
-            "cycles": pytest.approx(512 * frequency / (2 * math.pi), rel=1e-12),
-        }
-    assert [at["length"] for at in one["dynamic-ntk"]["resolved"]["frequencies"]] == [512, 2048]
-    assert one["alibi"]["resolved"]["frequencies"] == []
-    assert one["kerple"]["resolved"]["learned"] == {"log_a": [12], "log_p": [12]}
-    assert one["yarn"]["composition"] == {"type": "rotary", "transforms": [{"type": "yarn"}]}
-    assert one["yarn"]["required"] == ["factor"]
-    assert one["fope"]["resolved"]["facts"].keys() >= {"coefficient_noise_std"}
-
-
 @pytest.mark.parametrize(
     "name", [*embedding_names(), *EMBEDDING_TYPES.all(), *TRANSFORM_TYPES.all()]
 )
@@ -132,14 +95,6 @@ def test_every_option_is_listed_by_its_key(name: str, capsys: pytest.CaptureFixt
         for key, option in part.options().items():
             assert re.search(rf"^{key} ", text, flags=re.MULTILINE), key
             assert option.doc.split()[-1] in words
-    told = [
-        (one["part"], one["option"], one["meaning"]) for one in ask_json(capsys, name)["options"]
-    ]
-    assert told == [
-        (part.name, key, option.doc)
-        for part in described.own_parts
-        for key, option in part.options().items()
-    ]
 
 
 @pytest.mark.parametrize(("name", "option", "allowed"), OPTIONS)
@@ -182,9 +137,6 @@ def test_a_value_that_is_set_is_shown_beside_the_default(
         (["--head-dim", "64"], "--train-length: missing"),
         (["--num-heads", "4"], "--head-dim: missing"),
         (["--head-dim", "64", "--train-length", "512"], "--factor: missing: pi, ntk, yarn,"),
-        (["--markdown", "rope"], "--markdown: "),
-        (["--markdown", "--json"], "--markdown: "),
-        (["--markdown", *SIZES], "--markdown: "),
     ],
 )
 def test_what_is_wrong_is_one_clear_error(

@@ -257,7 +257,7 @@ def test_what_the_workers_ran_on_is_recorded(finished: Finished) -> None:
 
 def test_an_error_of_the_work_is_the_stages_failure_and_not_retried(finished: Finished) -> None:
     _, folder = finished.of_workers("diverges")
-    failure = folder.failure()
+    failure = folder.attempts.newest().end
     assert failure is not None
     assert failure["type"] == "NonFiniteError"
     assert "at step" in failure["error"]

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fope_lab.embeddings import Shape, build_embedding
 from fope_lab.embeddings.base import Embedding, Tensors
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model import Decoder, ModelConfig, attention, block_attention
+from fope_lab.model import attention, block_attention
 from fope_lab.model.attention import causal_attention, consecutive
 from fope_lab.model.block_attention import Documents
 
@@ -334,15 +334,6 @@ def test_consecutive_positions_are_known(positions: Tensor, expected: bool) -> N
     with torch.inference_mode():
         assert consecutive(positions.clone(), alibi) == expected
     assert not consecutive(positions, build_embedding("fire", **SIZES)), "no bias of distance alone"
-
-
-def test_a_decoder_looks_at_positions_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = ModelConfig(num_layers=3, num_heads=2, head_dim=8, vocab_size=16)
-    model = Decoder(config, "alibi", train_length=32)
-    diff, looks = Tensor.diff, list[int]()
-    monkeypatch.setattr(Tensor, "diff", lambda x, dim: looks.append(1) or diff(x, dim=dim))
-    model(torch.zeros(1, 9, dtype=torch.long))
-    assert len(looks) == 1
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -118,7 +118,7 @@ def test_on_a_full_disk_the_trial_still_says_why(store: Store, folder: StageFold
     with room_afterwards():
         state = attempt_of("me", store, stage_of("diverge_on_a_full_disk"))
     assert (state.status, state.reason) == (Status.FAILED, "the loss is nan")
-    assert folder.failure() is None, "the disk was not full"
+    assert folder.attempts.newest().end is None, "the disk was not full"
 
 
 def test_an_attempt_that_can_not_begin_on_a_full_disk_says_why(store: Store) -> None:

@@ -95,7 +95,7 @@ def read_all(folder: StageFolder) -> tuple[object, ...]:
     """Everything that others read of a stage."""
     names = (
         *("state", "rows", "result", "request", "time_taken", "finished_at", "started_at"),
-        *("progress", "failure", "checkpoint", "final_checkpoint", "makers", "is_done"),
+        *("progress", "checkpoint", "final_checkpoint", "makers", "is_done"),
     )
     return tuple(getattr(folder, name)() for name in names)
 

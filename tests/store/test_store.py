@@ -73,13 +73,12 @@ def test_rows_are_read_only_up_to_the_newest_checkpoint(folder: StageFolder) -> 
 def test_an_attempt_that_fails_says_why_and_frees_the_stage(folder: StageFolder) -> None:
     with pytest.raises(RuntimeError), folder.begin("me", {}):
         raise RuntimeError("out of luck")
-    failure = folder.failure()
+    failure = folder.attempts.newest().end
     assert failure["error"] == "out of luck"
     assert "RuntimeError" in failure["traceback"]
     assert "out of luck" in (folder.path / "log.txt").read_text()
     with folder.begin("someone else", {}) as attempt:
         assert attempt.token == 2
-        assert folder.failure() is None
 
 
 def test_an_attempt_that_can_not_open_its_files_fails_and_frees_the_stage(
@@ -88,7 +87,7 @@ def test_an_attempt_that_can_not_open_its_files_fails_and_frees_the_stage(
     folder.paths.log.mkdir(parents=True)
     with pytest.raises(IsADirectoryError):
         folder.begin("me", {})
-    failure = folder.failure()
+    failure = folder.attempts.newest().end
     assert failure["type"] == "IsADirectoryError"
     folder.paths.log.rmdir()
     with folder.begin("someone else", {}) as attempt:
@@ -100,7 +99,6 @@ def test_the_first_word_about_an_end_is_believed(folder: StageFolder) -> None:
     attempt = folder.begin("me", {})
     folder.attempts.end(attempt.token, Ending.INTERRUPTED)
     attempt.fail(RuntimeError("the machine is going down"))
-    assert folder.failure() is None
     assert folder.state().status is Status.INTERRUPTED
 
 
@@ -295,7 +293,7 @@ def test_opening_a_store_writes_nothing(tmp_path: Path) -> None:
     assert not folder.is_done()
     assert folder.checkpoint() is None
     assert folder.rows() == []
-    assert folder.request() is folder.progress() is folder.failure() is None
+    assert folder.request() is folder.progress() is None
     assert list(store.execution_records()) == []
     assert list(tmp_path.iterdir()) == []
     assert Store.create(tmp_path / "store") == store

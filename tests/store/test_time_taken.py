@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fope_lab.store import Attempt, StageFolder, Status, attempts
-from fope_lab.store.attempts import BEAT_SECONDS, Ending, TimeTaken, WorkTime, over_attempts
+from fope_lab.store.attempts import BEAT_SECONDS, Ending, TimeTaken, over_attempts
 
 
 @dataclass
@@ -65,56 +65,6 @@ def die(attempt: Attempt, beats: int) -> None:
 def done_of(folder: StageFolder) -> dict[str, object]:
     done: dict[str, object] = json.loads(folder.paths.done.read_text())
     return done
-
-
-def interrupted_twice(folder: StageFolder, clock: Clock) -> None:
-    """Attempts of 5 s (of which 2 were lost), 8 s by heartbeats (of which 1 was kept), and 3 s."""
-    attempt = folder.begin("me", {})
-    clock.work(3)
-    save(attempt, 3)
-    clock.work(2)
-    attempt.fail(ValueError("no luck"))
-    clock.work(100)  # nobody works
-    attempt = folder.begin("me", {})
-    clock.work(1)
-    save(attempt, 4)
-    clock.work(50)  # the clock of the process that died is gone with it
-    die(attempt, beats=5)
-    with folder.begin("me", {}) as attempt:
-        clock.work(3)
-        attempt.finish({}, {"device": "cpu"})
-
-
-def test_the_time_of_a_stage_is_that_of_all_its_attempts(folder: StageFolder, clock: Clock) -> None:
-    assert folder.time_taken() is None
-    interrupted_twice(folder, clock)
-    assert folder.time_taken() == TimeTaken(seconds=5 + 8 + 3, attempts=3)
-    done = done_of(folder)
-    assert (done["seconds"], done["earlier"]) == (3, {"seconds": 13, "attempts": 2})
-
-
-def test_the_time_of_the_work_leaves_out_what_was_lost(folder: StageFolder, clock: Clock) -> None:
-    interrupted_twice(folder, clock)
-    assert done_of(folder)["ran"] == {
-        "device": "cpu",
-        "resumed": True,
-        "cpu_seconds": 3 / 4,
-        "resumed_time": {"seconds": 3 + 1, "cpu_seconds": (3 + 1) / 4},
-    }
-    checkpoint = folder.final_checkpoint()
-    assert (checkpoint.step, checkpoint.work_time()) == (4, WorkTime(4, 1))
-
-
-def test_what_was_set_aside_does_not_count(folder: StageFolder, clock: Clock) -> None:
-    interrupted_twice(folder, clock)
-    assert folder.set_aside("me", "redo") is not None
-    for seconds in (4, 7):
-        with folder.begin("me", {}) as attempt:
-            clock.work(seconds)
-            if seconds == 7:
-                attempt.finish({}, {})
-    assert folder.time_taken() == TimeTaken(11, 2)
-    assert done_of(folder)["ran"]["resumed_time"] == {"seconds": 0, "cpu_seconds": 0}  # type: ignore[index]
 
 
 def test_an_attempt_that_its_driver_ended_counts_by_its_heartbeats(
@@ -232,7 +182,10 @@ def test_any_past_adds_up(past: list[tuple[list[Step], str]], last: list[Step]) 
                 stage.attempt(steps, ending)
         stage.attempt(last, "done")
         assert stage.folder.time_taken() == TimeTaken(stage.total, stage.number)
-        done = done_of(stage.folder)
+        done, kept = done_of(stage.folder), stage.folder.final_checkpoint()
+        earlier = {"seconds": stage.total - done["seconds"], "attempts": stage.number - 1}
+        assert done["earlier"] == earlier
         before = done["ran"]["resumed_time"]  # type: ignore[index]
+        assert before["seconds"] <= (kept.work_time().seconds if kept else 0) <= stage.kept
         assert done["seconds"] + before["seconds"] == stage.kept  # type: ignore[operator]
         assert before["cpu_seconds"] == before["seconds"] / 4

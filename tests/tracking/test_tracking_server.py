@@ -10,11 +10,9 @@ import urllib.request
 from collections import Counter
 from pathlib import Path
 
-import mlflow
 import pytest
-from mlflow import MlflowClient
 from rich.console import Console
-from tracking_scene import LiveServer, Scene, at_most, expected, finish, free_port, measure, of
+from tracking_scene import LiveServer, Scene, at_most, expected, finish, free_port, of
 
 from fope_lab.orchestration.run_sweeps import run_sweeps
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread, run_link, serve
@@ -47,31 +45,6 @@ def test_a_server_gets_every_point_once(remote: Scene) -> None:
         run = remote.run(one, "over-http")
         assert remote.points(run) == expected(remote.folder(one).rows())
         assert run.info.status == "FINISHED"
-
-
-def test_a_model_on_a_server_can_be_registered(
-    remote: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = remote.plan("with-models")
-    trained, evaluated = of(plan, "pretrain"), of(plan, "perplexity")
-    finish(remote.folder(trained), checkpoint=True)
-    measure(remote.folder(evaluated), {64: 9.5})
-    for _ in range(2):
-        remote.restart().project(plan)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", remote.uri)
-    client = MlflowClient(tracking_uri=remote.uri)
-    run = remote.run(trained, "with-models")
-    [model] = client.search_logged_models([run.info.experiment_id])
-    assert [one.model_id for one in run.outputs.model_outputs] == [model.model_id]
-    assert [(one.key, one.value) for one in model.metrics] == [("perplexity/64", 9.5)]
-    source = f"models:/{model.model_id}"
-    mlflow.register_model(source, "with-models")
-    client.create_model_version("with-models", source, model_id=model.model_id)
-    for version in ("1", "2"):
-        known = client.get_model_version("with-models", version)
-        assert (known.status, known.run_id) == ("READY", run.info.run_id)
-        spec = mlflow.models.Model.load(f"models:/with-models/{version}")
-        assert (Path(spec.metadata["checkpoint"]) / "model").read_bytes() == b"model"
 
 
 def test_a_password_is_used_and_kept_nowhere(tmp_path: Path, server: LiveServer) -> None:

@@ -52,30 +52,24 @@ def saved_steps(
     return saved
 
 
-def test_steps_of_a_minute_are_saved_every_five(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("settings", "saving_seconds", "steps"),
+    [
+        ({"checkpoint_every": 100}, 0, [5, 10, 15, 20, 24]),
+        ({"checkpoint_every": 8}, 0, [5, 8, 13, 16, 21, 24]),  # by steps; the time starts anew
+        ({"checkpoint_every": 100, "checkpoint_minutes": 10}, 0, [10, 20, 24]),
+        # Half a minute of writing is a twentieth of ten minutes.
+        ({"checkpoint_every": 100}, 30, [5, 15, 24]),
+    ],
+)
+def test_steps_of_a_minute_are_saved_every_five_or_rarer_if_writing_is_slow(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    saving_seconds: float,
+    steps: list[int],
 ) -> None:
-    assert saved_steps(tmp_path, monkeypatch, Clock(), checkpoint_every=100) == [5, 10, 15, 20, 24]
-
-
-def test_a_checkpoint_by_steps_starts_the_time_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    saved = saved_steps(tmp_path, monkeypatch, Clock(), checkpoint_every=8)
-    assert saved == [5, 8, 13, 16, 21, 24]
-
-
-def test_other_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"checkpoint_every": 100, "checkpoint_minutes": 10}
-    assert saved_steps(tmp_path, monkeypatch, Clock(), **settings) == [10, 20, 24]
-
-
-def test_a_checkpoint_that_takes_long_to_write_is_rarer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half a minute of writing is a twentieth of ten minutes."""
-    saved = saved_steps(tmp_path, monkeypatch, Clock(saving_seconds=30), checkpoint_every=100)
-    assert saved == [5, 15, 24]
+    assert saved_steps(tmp_path, monkeypatch, Clock(saving_seconds), **settings) == steps
 
 
 def test_it_changes_no_bit_and_old_checkpoints_go(

@@ -121,13 +121,3 @@ def test_a_decoder_gives_the_same_bits_with_all_that_a_training_can_have(
             stage.interrupted_at(stop)
         stage.attempt()
         assert_equal(stage, whole[name])
-
-
-def test_how_often_it_is_checkpointed_changes_no_bit(
-    data: dict[str, Path], whole: dict[str, RealStage], tmp_path: Path
-) -> None:
-    settings = EVERYTHING | {"checkpoint_every": 1}
-    chosen = pretraining(REAL_STEPS, embedding=EMBEDDINGS["random-rope"], **settings)
-    stage = RealStage(tmp_path, chosen, data)
-    stage.attempt()
-    assert_equal(stage, whole["random-rope"])

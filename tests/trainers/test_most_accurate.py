@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from real_training import SIZES
-from sections import read_section
 from tiny_training import VOCABULARY, TinyStage, batch, train_settings
 from torch import Tensor
 
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
-from fope_lab.data.tasks.posgen import SequenceSet
-from fope_lab.model import load_model
-from fope_lab.stages import Pretrain
-from fope_lab.store import Store
-from trainers.stage import run
 
 ACCURACY = "validation_token_accuracy"
 STEPS = 60
@@ -91,26 +83,3 @@ def test_both_accuracies_can_be_measured(tmp_path: Path) -> None:
     assert rows.keys() == one.logged(ACCURACY).keys()
     assert result["validation_accuracy"] == rows[result["selected_step"]]
     assert all(rows[step] <= accuracy for step, accuracy in one.logged(ACCURACY).items())
-
-
-def test_the_accuracy_is_that_of_a_tasks_held_out_rows(tmp_path: Path) -> None:
-    task = {"task": "posgen", "subtask": "cot", "modulus": 5, "examples": 50}
-    train = {
-        "tokens": 20 * 64,
-        "batch_tokens": 64,
-        "learning_rate": 1e-2,
-        "validate_every": 5,
-        "validation_tokens": 62 * 16,
-        "select": "most-accurate",
-    }
-    fields = {"kind": "pretrain", "model": "tiny", "embedding": "rope"}
-    given = read_section(Pretrain, {**fields, "data": {"length": 16, **task}, "train": train})
-    folder = Store(tmp_path).folder("pretrain", "task")
-    with folder.begin("test", {}) as attempt:
-        attempt.finish(run(dataclasses.replace(given, model=SIZES), attempt.writer, {}))
-    checkpoint, result = folder.checkpoint(), folder.result()
-    ids = torch.from_numpy(SequenceSet(subtask="cot", modulus=5).sequences("validation", 62, 16))
-    with torch.no_grad():
-        chosen = load_model(checkpoint.path)(ids).logits[:, 3:-1].argmax(-1)
-    [measured] = [metric["value"] for metric in result["metrics"] if metric["name"] == ACCURACY]
-    assert measured == pytest.approx(float((chosen == ids[:, 4:]).double().mean()))

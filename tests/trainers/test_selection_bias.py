@@ -158,26 +158,3 @@ def test_the_text_brings_no_luck_to_what_is_reported_and_the_seeds_do() -> None:
     variance = 1 + text**2
     luck = -3 / (2 * math.sqrt(math.pi)) * math.sqrt(variance / len(SEEDS)) / variance
     assert abs(reported.mean() - luck) < 4 * reported.std(ddof=1) / math.sqrt(repeats)
-
-
-def test_where_seeds_do_not_differ_what_is_reported_is_not_optimistic() -> None:
-    """Candidates with one true loss: the evaluation of the chosen one is unbiased, and its
-    validation loss, by which it was chosen, is not.
-
-    With k candidates the least of k means of two standard normal losses is E[min] / √2 below the
-    truth; E[min] of three is −3 / (2√π).
-    """
-    truth, repeats = 4.0, 4_000
-    rng = np.random.default_rng(0)
-    validation = truth + rng.standard_normal((repeats, len(RATES), len(SEEDS)))
-    evaluation = truth + rng.standard_normal((repeats, len(RATES), len(SEEDS)))
-    picked = [select().chosen(of_roles(losses.tolist())) for losses in validation]
-    rows = np.arange(repeats)
-    reported = evaluation[rows, picked].mean(axis=1)
-    optimistic = validation[rows, picked].mean(axis=1)
-    error = reported.std(ddof=1) / math.sqrt(repeats)
-    assert abs(reported.mean() - truth) < 4 * error
-    bias = -3 / (2 * math.sqrt(math.pi)) / math.sqrt(len(SEEDS))
-    error = optimistic.std(ddof=1) / math.sqrt(repeats)
-    assert abs(optimistic.mean() - truth - bias) < 4 * error
-    assert optimistic.mean() < truth - 10 * error

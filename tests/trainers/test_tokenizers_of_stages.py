@@ -110,7 +110,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Sweep]:
     for stage in sweep.stages:
         config = {KEY: stage.key, OWNER: "me", SUPERSEDE: None}
         state = run_until_ended(config, by_key, store)
-        assert state.is_done, (stage.label, store.folder(stage.kind, stage.key).failure())
+        assert state.is_done, (stage.label, state.reason)
     return store, sweep
 
 
@@ -226,5 +226,5 @@ def test_a_changed_corpus_of_a_tokenizer_is_refused(tmp_path: Path) -> None:
     stage = sweep.stages[0]
     config = {KEY: stage.key, OWNER: "me", SUPERSEDE: None}
     assert run_until_ended(config, {stage.key: stage}, store).status == "failed"
-    failure = store.folder(stage.kind, stage.key).failure()
+    failure = store.folder(stage.kind, stage.key).attempts.newest().end
     assert "has other content here than when and where the sweep was planned" in failure["error"]

@@ -168,7 +168,7 @@ def test_a_loss_that_is_no_number_stops_the_stage(tmp_path: Path, factor: float,
     assert "step 6 of 10" in message
     assert f"{checkpoint.path} after step 4" in message
     assert not stage.folder.is_done()
-    failure = stage.folder.failure()
+    failure = stage.folder.attempts.newest().end
     assert failure["error"] == message
 
 

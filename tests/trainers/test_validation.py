@@ -150,34 +150,23 @@ def test_a_task_alone_has_its_own_held_out_rows(rows: int, size: int) -> None:
     assert few.total == 4
 
 
-def test_the_loss_on_longer_rows_is_the_models(tmp_path: Path) -> None:
-    given = read_section(
-        Pretrain,
-        {
-            "kind": "pretrain",
-            "model": "tiny",
-            "embedding": "fope",
-            "data": {
-                "length": 16,
-                "task": "posgen",
-                "subtask": "cot",
-                "modulus": 5,
-                "examples": 50,
-            },
-            "train": {
-                "tokens": 20 * 64,
-                "batch_tokens": 64,
-                "learning_rate": 1e-2,
-                "validate_every": 10,
-                "validation_tokens": 62 * 40,
-                "validation_length": 40,
-            },
-        },
-    )
-    stage = dataclasses.replace(given, model=SIZES)
+def test_loss_and_accuracy_on_longer_rows_are_the_models(tmp_path: Path) -> None:
+    """Of the most accurate model, on all held-out rows of a task."""
+    data = {"task": "posgen", "subtask": "cot", "modulus": 5, "examples": 50, "length": 16}
+    train = {
+        "tokens": 20 * 64,
+        "batch_tokens": 64,
+        "learning_rate": 1e-2,
+        "validate_every": 5,
+        "validation_tokens": 62 * 40,
+        "validation_length": 40,
+        "select": "most-accurate",
+    }
+    fields = {"kind": "pretrain", "model": "tiny", "embedding": "fope"}
+    given = read_section(Pretrain, {**fields, "data": data, "train": train})
     folder = Store(tmp_path).folder("pretrain", "tasks")
     with folder.begin("test", {}) as attempt:
-        attempt.finish(run(stage, attempt.writer, {}))
+        attempt.finish(run(dataclasses.replace(given, model=SIZES), attempt.writer, {}))
     result, checkpoint = said(folder.result()), folder.checkpoint()
     assert result["validation_rows"] == 62
     ids = torch.from_numpy(SequenceSet(subtask="cot", modulus=5).sequences("validation", 62, 40))
@@ -186,8 +175,14 @@ def test_the_loss_on_longer_rows_is_the_models(tmp_path: Path) -> None:
     chosen = scores.gather(-1, ids[:, 4:, None])[..., 0]
     expected = float((scores.logsumexp(-1) - chosen).mean())
     assert result["validation_loss"] == pytest.approx(expected, rel=1e-5)
-    logged = [row.values.get("validation_loss") for row in folder.rows()]
-    assert [loss for loss in logged if loss is not None][-1] == result["validation_loss"]
+    right = scores.argmax(-1) == ids[:, 4:]
+    assert result["validation_token_accuracy"] == pytest.approx(float(right.double().mean()))
+    [logged] = [
+        row.values["validation_loss"]
+        for row in folder.rows()
+        if row.step == result["selected_step"] and "validation_loss" in row.values
+    ]
+    assert logged == result["validation_loss"]
 
 
 HELD_OUT = tuple(batch(step) for step in range(50, 53))

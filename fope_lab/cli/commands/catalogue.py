@@ -34,14 +34,12 @@ SIZES = {
 @command(
     "embeddings",
     "list the position embeddings, or describe one and its options",
-    shared.add_json,
     argument(
         "name",
         "a preset, mechanism or transform, or '{type: NAME, option: value}'",
         "NAME",
         nargs="?",
     ),
-    flag("--markdown", "print the table as Markdown"),
     shared.add_plugins,
     *SIZES.values(),
 )
@@ -73,28 +71,20 @@ def embeddings(options: argparse.Namespace) -> int:
         rows = inspect_all(found, shape, values, longer)
     if alone and rows[0].problems:
         raise EmbeddingError(rows[0].problems)
-    if options.json:
-        entries = [render.as_json(row) for row in rows]
-        print_json(entries[0] if alone else {"embeddings": entries})
-    elif options.markdown:
-        print(render.markdown(rows, shape, values))
-    else:
-        console = make_console()
-        if alone:
-            render.print_description(found[0], console)
-            console.print("\n" if sized else "", end="")
-        elif not sized:
-            render.print_catalogue(rows, shape, values, console)
-        if sized:
-            render.print_inspections(rows, shape, values, console)
+    console = make_console()
+    if alone:
+        render.print_description(found[0], console)
+        console.print("\n" if sized else "", end="")
+    elif not sized:
+        render.print_catalogue(rows, shape, values, console)
+    if sized:
+        render.print_inspections(rows, shape, values, console)
     return OK
 
 
 def _has_sizes(options: argparse.Namespace) -> bool:
     """Whether the options give sizes. Raises EmbeddingError if one is missing, or out of place."""
     sized = any(getattr(options, name) is not None for name in SIZES)
-    if options.markdown and (options.json or options.name is not None or sized):
-        raise _wrong("--markdown", "prints the table of all embeddings; give nothing else")
     for name in ("head_dim", "train_length"):
         if sized and getattr(options, name) is None:
             option = f"--{name.replace('_', '-')}"

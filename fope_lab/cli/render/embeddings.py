@@ -38,16 +38,6 @@ def print_catalogue(
     _print(console, "fope-lab embeddings NAME explains every option of an embedding.")
 
 
-def markdown(rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, Any]) -> str:
-    """The table of print_catalogue in Markdown, as README.md has it."""
-    lines = [CATALOGUE, ("---",) * len(CATALOGUE)]
-    for row in rows:
-        name, composition, *rest = _catalogue_cells(row)
-        lines.append((f"`{name}`", f"`{composition}`", *rest))
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{table}\n\n{_caption(shape, options)}"
-
-
 def _catalogue_cells(row: InspectionRow) -> tuple[str, ...]:
     of = row.description
     needs = ", ".join(of.open) or NOTHING
@@ -217,51 +207,3 @@ def _print(console: Console, text: str | Text) -> None:
 
 def _heading(console: Console, name: str, text: str) -> None:
     _print(console, Text.assemble((name, "bold"), f": {text}"))
-
-
-def as_json(row: InspectionRow) -> dict[str, Any]:
-    """An embedding or transform with its options, and its numbers at a shape or what is wrong."""
-    description = row.description
-    options = [
-        {
-            "part": part.name,
-            "option": name,
-            "meaning": option.doc,
-            "allowed": {k: v for k, v in option.json_schema().items() if k != "description"},
-            "required": option.required,
-            **({} if option.required else {"default": option.default}),
-            **({"value": part.chosen[name]} if name in part.chosen else {}),
-        }
-        for part in description.own_parts
-        for name, option in part.options().items()
-    ]
-    names = ("name", "kind", "source", "composition")
-    return {
-        **{name: getattr(description, name) for name in names},
-        "required": description.open,
-        "summary": summary(description.own_parts[0].kind),
-        "options": options,
-        "resolved": _resolved(row.inspection),
-        "problems": [str(problem) for problem in row.problems],
-    }
-
-
-def _resolved(inspection: Inspection | None) -> dict[str, Any] | None:
-    if inspection is None:
-        return None
-    return {
-        **{name: getattr(inspection.shape, name) for name in SHAPE},
-        "pairs_rotating": inspection.rotating,
-        "attention_factor": inspection.attention_factor,
-        "facts": dict(inspection.facts),
-        "learned": {name: list(size) for name, size in inspection.learned.items()},
-        "learned_parameters": inspection.parameters,
-        "per_layer": inspection.per_layer,
-        "frequencies": [
-            {
-                "length": length,
-                "pairs": [{name: getattr(turn, name) for name in PAIR} for turn in turns],
-            }
-            for length, turns in inspection.turns.items()
-        ],
-    }

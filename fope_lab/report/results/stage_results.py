@@ -10,7 +10,7 @@ from typing import Any
 
 from fope_lab.data.roles import MODEL, candidate_role
 from fope_lab.stages import Select
-from fope_lab.stages.internal import SELECTED
+from fope_lab.stages.internal import SELECTED, chosen_role
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import DamagedResultError, Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Row, StageFolder, StageState, Status, Store
@@ -48,7 +48,7 @@ class StageResult:
         if not isinstance(stage.spec, Select):
             return stage.parents.get(MODEL)
         first = candidate_role(0, stage.spec.seed)
-        return stage.parents.get(stage.spec.chosen_role(self.record.recorded) or first)
+        return stage.parents.get(chosen_role(self.record.recorded, stage.spec.seed) or first)
 
     @cached_property
     def metrics(self) -> Mapping[str, Metric]:
@@ -133,5 +133,5 @@ def chosen_keys(results: Iterable[StageResult]) -> frozenset[str]:
         result.stage.parents[role]
         for result in results
         if isinstance(spec := result.stage.spec, Select)
-        and (role := spec.chosen_role(result.record.recorded))
+        and (role := chosen_role(result.record.recorded, spec.seed))
     )
