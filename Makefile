@@ -7,19 +7,23 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SWEEP ?= sweeps/quickstart.yaml
 
-.PHONY: quickstart docs test faults lint format schema bench gpu ui recordings screenshots wheel clean
+# Everything here starts many a Python: all of them keep and use compiled modules.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: quickstart docs test faults lint format schema bench gpu ui recordings notebooks tutorial \
+	screenshots wheel clean
 
 quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minutes on two cores
 	$(BIN)/fope-lab run $(SWEEP)
 
 test: $(INSTALLED)  ## everything but what kills processes, in two processes
-	# Even where the environment says not to keep compiled modules: tests start many a Python.
-	env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 \
-		$(BIN)/pytest -m "not faults" --numprocesses 2 --dist loadfile --no-loadscope-reorder
-
-faults: $(INSTALLED)  ## kills drivers, workers and servers for real, in two processes
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m faults tests/faults \
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not faults" \
 		--numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+faults: $(INSTALLED)  ## kills drivers, workers and servers for real
+	# In three processes, since the tests wait a lot.
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m faults tests/faults \
+		--numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 lint: $(INSTALLED)  ## style, types and the one-way flow of imports
 	$(BIN)/ruff check .
@@ -47,8 +51,12 @@ ui: $(INSTALLED)  ## MLflow on the default store
 docs: $(INSTALLED)  ## the documentation, in build/documentation/site; a broken link is an error
 	$(BIN)/python -m docs.build
 
-recordings: $(INSTALLED)  ## run the notebooks and the tutorial, and keep their outputs
+recordings: notebooks tutorial  ## run the notebooks and the tutorial, and keep their outputs
+
+notebooks: $(INSTALLED)
 	$(BIN)/python -m docs.execute_notebooks
+
+tutorial: $(INSTALLED)
 	$(BIN)/python -m docs.record_tutorial
 
 screenshots: $(INSTALLED)  ## the README's picture, from the default store; needs Chromium

@@ -4,6 +4,8 @@ Model FLOPs utilisation is the tokens per second over those at the devices' peak
 costs the FLOPs of `flops_per_token` (Chowdhery et al., PaLM, arXiv 2204.02311, App. B, but of
 attention only what a causal mask leaves), and recomputed activations nothing. Packed documents
 count as one: where they are short, the utilisation is too high.
+
+Importing this does not import torch, which would double the time that a driver takes to start.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import psutil
-import torch
 
 from fope_lab.devices import recorded_device
 from fope_lab.model import ModelConfig, flops_per_token
@@ -22,6 +24,9 @@ from fope_lab.processor import processor
 from fope_lab.stages import Resources
 from fope_lab.stages.training import TrainingConfig
 from fope_lab.sweep.cost import computed_widths
+
+if TYPE_CHECKING:
+    import torch
 
 FIRST_SECONDS, SECONDS = 1.0, 10.0
 """How long after the start the first row is due, and each of the others after the one before."""
@@ -63,6 +68,8 @@ class SystemMonitor:
 
 def _gpu() -> dict[str, float]:
     """The values of the GPU that this process uses; empty if it uses none."""
+    import torch
+
     if not torch.cuda.is_initialized():
         return {}
     device = torch.cuda.current_device()
@@ -79,6 +86,8 @@ def _gpu() -> dict[str, float]:
 
 def device_name(device: torch.device) -> str:
     """The name that a stage records of its device: that of the GPU's driver, or cpu."""
+    import torch
+
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
@@ -119,6 +128,8 @@ class Execution:
 
 def execution_here(resources: Resources, workers: int = 1) -> Execution:
     """What the work of this process, one of so many workers, runs on."""
+    import torch
+
     on_gpu = resources.gpus > 0 and torch.cuda.is_available()
     return Execution(
         device=device_name(torch.device("cuda" if on_gpu else "cpu")),

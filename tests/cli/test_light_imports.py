@@ -35,5 +35,9 @@ def test_nothing_heavy_is_imported(
     assert heavy_modules(code.replace("PATH", repr(str(path)))) == []
 
 
+def test_a_driver_starts_without_torch() -> None:
+    assert "torch" not in heavy_modules("import fope_lab.orchestration.controller")
+
+
 def test_the_check_sees_what_is_imported() -> None:
     assert heavy_modules("import torch") == ["torch"]

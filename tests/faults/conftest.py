@@ -38,11 +38,11 @@ SHORT = SWEEP.replace("204800", "20480").replace("[rope, nope, alibi]", "[rope, 
 """For what is not killed while it trains."""
 
 HERE = Path(__file__).parent
-LONGEST = ("test_kills", "workers", "submit", "ray", "seed", "server", "sharded")
+LONGEST = ("test_kills", "submit", "workers", "hard", "ray", "seed", "server", "sharded")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first: two processes end at about the same time."""
+    """The longest first: all processes end at about the same time."""
     here = [item for item in items if item.path.parent == HERE]
     for item in items:
         if item.get_closest_marker("faults") and item.path.parent != HERE:
