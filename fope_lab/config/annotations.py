@@ -19,11 +19,6 @@ class Interval:
     le: float | None = None
     lt: float | None = None
 
-    def __str__(self) -> str:
-        signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
-        ends = ((sign, getattr(self, name)) for name, sign in signs.items())
-        return ", ".join(f"{sign} {end:g}" for sign, end in ends if end is not None)
-
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         schema = handler(source)
         for name in ("ge", "gt", "le", "lt"):

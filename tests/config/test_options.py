@@ -153,10 +153,6 @@ def test_a_number_in_an_interval_is_finite(value: float) -> None:
     assert not accepts(Interval(), value)
 
 
-def test_an_interval_is_written_with_its_ends() -> None:
-    assert str(Interval(gt=0, le=1)) == "> 0, ≤ 1"
-
-
 def test_a_cache_makes_each_value_once_and_remembers_a_value_error() -> None:
     cache, made = Cache(), list[str]()
 

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import kept_sweep
 import pytest
 
 from fope_lab.config import plugins
@@ -19,16 +20,7 @@ from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Sweep
 
-SWEEP = """
-name: packed
-stages:
-  pretrain:
-    kind: pretrain
-    model: {{num_layers: 1, num_heads: 2, head_dim: 16}}
-    embedding: rope
-    data: {{corpus: {corpus}, length: 32}}
-    train: {{tokens: 512, batch_tokens: 64, learning_rate: 1e-3}}
-"""
+SWEEP = kept_sweep.SWEEP.partition("  passkey:")[0].replace("name: kept", "name: packed")
 PLUGIN = """
 from dataclasses import dataclass
 from fope_lab.embeddings.alibi import Alibi
@@ -58,7 +50,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(path: Path, corpus: str = "python-docs") -> Path:
-    path.write_text(SWEEP.format(corpus=corpus))
+    path.write_text(SWEEP.replace("task: passkey", f"corpus: {corpus}"))
     return path
 
 

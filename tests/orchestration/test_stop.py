@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import kept_sweep
 import pytest
 
 from fope_lab.cli import main
@@ -22,16 +23,7 @@ from fope_lab.store.attempts import driver_name
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger
 
-SWEEP = """
-name: stopped
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data: {task: passkey, length: 32}
-    train: {tokens: 1024, batch_tokens: 256, learning_rate: 1e-2}
-"""
+SWEEP = kept_sweep.SWEEP.partition("  passkey:")[0].replace("name: kept", "name: stopped")
 
 
 class Scene:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kept_sweep
 import pytest
 from aiohttp import WSCloseCode, web
 
@@ -26,16 +27,7 @@ from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Sweep
 
 SECRET = "a-secret-of-some-length-0123456789"
-SWEEP = """
-name: tiny
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16}
-    embedding: rope
-    data: {corpus: python-docs, length: 32}
-    train: {tokens: 512, batch_tokens: 64, learning_rate: 1e-3}
-"""
+SWEEP = kept_sweep.SWEEP.replace("name: kept", "name: tiny")
 
 
 class FakeCluster:

@@ -35,19 +35,6 @@ def test_a_chain_takes_its_sum_on_any_number_of_cores() -> None:
     assert found.shared_work == pytest.approx(7 / 8)
 
 
-def test_what_is_apart_is_shared_out() -> None:
-    stages = [stage(str(i)) for i in range(6)]
-    found = wall_time(stages, dict.fromkeys("012345", 10.0), Machines(2, 0))
-    assert (found.bound, found.scheduled) == (30.0, 30.0)
-
-
-def test_the_longest_remaining_path_goes_first() -> None:
-    """Two cores: started last, the chain of three would take 1 + 3."""
-    stages = [stage("x"), stage("y"), stage("a"), stage("b", ("a",)), stage("c", ("b",))]
-    found = wall_time(stages, dict.fromkeys("xyabc", 1.0), Machines(2, 0))
-    assert found.scheduled == 3.0
-
-
 def test_gpus_are_shared_by_fractions_and_kept_from_others() -> None:
     halves = [stage(str(i), gpus=0.5) for i in range(4)]
     assert wall_time(halves, dict.fromkeys("0123", 1.0), Machines(8, 1)).scheduled == 2.0

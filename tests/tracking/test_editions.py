@@ -117,21 +117,6 @@ def test_what_is_of_the_sweep_again_but_not_done_is_current(scene: Scene) -> Non
     assert set(editions(scene).values()) == {"current"}
 
 
-def test_nothing_is_sent_of_an_edited_sweep_once_it_was_sent(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    do(scene, scene.plan())
-    plan = do(scene, scene.plan(embeddings="rope"))
-    for name in ("log_batch", "set_tag", "delete_tag", "set_experiment_tag", "update_run"):
-        monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("was sent again"))
-    database = scene.store.root / "mlflow.db"
-    before = database.read_bytes()
-    scene.tracker.project(plan)
-    scene.restart().project(plan)
-    scene.restart().sync()
-    assert database.read_bytes() == before
-
-
 def test_a_view_of_a_section_that_the_sweep_no_longer_has_goes(scene: Scene) -> None:
     def views() -> int:
         experiment = MlflowClient(tracking_uri=scene.uri).get_experiment_by_name("first")

@@ -10,22 +10,15 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel
 from mlflow.exceptions import MlflowException
-from tracking_scene import CURVE, Scene, finish, measure, of
+from tracking_scene import CURVE, STAGES, Scene, finish, measure, of
 
 from fope_lab.sweep import Plan, load_sweep, plan
 
-FURTHER = """
-name: further
+FURTHER = f"""name: further
 description: A model that is extended, fine-tuned, and read with another embedding.
 seeds: [0]
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, hidden_size: 32, num_heads: 2, head_dim: 16}
-    embedding: rope
-    data: {corpus: python-docs, length: 64}
-    train: {tokens: 4096, batch_tokens: 1024, learning_rate: 1e-3}
-  extend:
+{STAGES}"""
+FURTHER += """  extend:
     kind: extend
     from: pretrain
     embedding: {type: yarn, factor: 2}
@@ -147,16 +140,6 @@ def test_an_upload_that_was_killed_makes_no_second_model(
             scene.restart().project(plan)
     scene.restart().sync()
     assert_whole(scene, plan)
-
-
-def test_a_finished_upload_sends_nothing_about_models(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = scene.all_done()
-    scene.tracker.project(plan)
-    for name in (*REQUESTS, "set_logged_model_tags"):
-        monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("was sent"))
-    scene.restart().sync()
 
 
 def test_a_model_follows_its_checkpoint(scene: Scene) -> None:

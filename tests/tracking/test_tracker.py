@@ -215,15 +215,30 @@ def test_a_stage_that_can_not_go_up_holds_up_no_other(scene: Scene) -> None:
     assert scene.points(scene.run(good)) == expected(scene.folder(good).rows())
 
 
-def test_a_finished_sweep_is_replayed_without_sending_anything(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = scene.finish(scene.plan())
+CHANGES = (
+    *("create_run", "log_batch", "set_tag", "delete_tag", "set_terminated", "update_run"),
+    *("log_artifact", "log_text", "log_inputs", "log_outputs", "get_metric_history"),
+    *("create_logged_model", "finalize_logged_model", "set_logged_model_tags"),
+    *("set_experiment_tag", "delete_experiment_tag"),
+)
+
+
+def test_nothing_is_sent_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of models, a stage that had failed, a sweep that was edited, and a report with a figure."""
+    _, stage = scene.planned()
+    with pytest.raises(ValueError, match="no data"), scene.folder(stage).begin("test", {}):
+        raise ValueError("no data")
+    scene.tracker.project(scene.all_done())
+    plan = scene.plan(embeddings="rope")
+    scene.report(plan, {"figures/loss.svg": b"<svg/>"}, {("holds",): 1.0})
+    for name in CHANGES:
+        monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("was sent again"))
+    database = scene.store.root / "mlflow.db"
+    before = database.read_bytes()
     scene.tracker.project(plan)
-    for name in ("log_batch", "create_run", "set_terminated", "update_run", "get_metric_history"):
-        monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("asked for more"))
-    scene.tracker.project(plan)
-    scene.restart().project(scene.plan())
+    scene.restart().project(plan)
+    scene.restart().sync()
+    assert database.read_bytes() == before
 
 
 def test_sweeps_that_share_a_stage_have_a_run_each(scene: Scene) -> None:

@@ -22,17 +22,19 @@ from fope_lab.sweep.graph import Stage
 from fope_lab.tracking import Tracker
 from fope_lab.tracking.uris import default_uri
 
+STAGES = """stages:
+  pretrain:
+    kind: pretrain
+    model: {num_layers: 1, hidden_size: 32, num_heads: 2, head_dim: 16}
+    embedding: rope
+    data: {corpus: python-docs, length: 64}
+    train: {tokens: 4096, batch_tokens: 1024, learning_rate: 1e-3}
+"""
 SWEEP = """
 name: {name}
 description: Two embeddings.
 seeds: [{seeds}]
-stages:
-  pretrain:
-    kind: pretrain
-    model: {{num_layers: 1, hidden_size: 32, num_heads: 2, head_dim: 16}}
-    embedding: rope
-    data: {{corpus: python-docs, length: 64}}
-    train: {{tokens: 4096, batch_tokens: 1024, learning_rate: 1e-3}}
+{stages}
   perplexity: {{kind: perplexity, from: pretrain, corpus: python-docs, lengths: [64, 128, 256]}}
 grid:
   pretrain.embedding: [{embeddings}]
@@ -58,7 +60,7 @@ class Scene:
         seeds: str = "0",
         grid: str = "",
     ) -> Plan:
-        text = SWEEP.format(name=name, seeds=seeds, embeddings=embeddings)
+        text = SWEEP.format(name=name, seeds=seeds, stages=STAGES, embeddings=embeddings)
         return self.plan_of(f"{text}  {grid}\n", name)
 
     def plan_of(self, text: str, name: str = "first") -> Plan:
