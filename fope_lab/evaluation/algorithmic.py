@@ -135,15 +135,13 @@ class Algorithmic(ModelEvaluation, kind="algorithmic"):
         data = context.training_data
         if problems := [] if data is None else list(self._training_problems(data)):
             raise DataError("; ".join(map(str, problems)))
-        progress = context.progress(self.count * sum(self.lengths))
+        scoring = context.scoring(self.count * sum(self.lengths))
         for shortest, longest in self.ranges():
             asked = questions(self.definition, context.tokenizer, shortest, longest, self.count)
             right = exact_match(
                 context.model,
                 asked,
-                batch_tokens=self.batch_tokens,
-                progress=progress.part(self.count, weight=longest),
-                work=context.work,
+                **scoring.part(self.count, weight=longest),
             )
             guessed = [
                 self.definition.answer_symbols ** (1.0 - len(one.answer_ids)) for one in asked

@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from fope_lab.config.annotations import Doc
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.options import Lengths, PositiveInt
+from fope_lab.config.problems import FieldPath, Problem
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.stages.base import ChildConfig, StageConfig
+from fope_lab.stages.labels import tokenizer_label
 from fope_lab.stages.sections import EmbeddingSection
 
 if TYPE_CHECKING:
@@ -68,3 +71,30 @@ class ModelEvaluation(Evaluation, ChildConfig):
     def forward_passes(self) -> Iterable[ForwardPass] | None:
         """All that the model reads; None where only running can tell."""
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptedEvaluation(ModelEvaluation):
+    """An evaluation of what the model answers to prompts of text."""
+
+    format: Annotated[
+        Literal["plain", "chat"],
+        Doc("How a prompt is written: as plain text, or in the tokenizer's chat template."),
+    ] = "plain"
+    context_length: Annotated[
+        Annotated[int, Interval(ge=2)] | None,
+        Doc(
+            "The most tokens of prompt and answer together; the default is the length that the "
+            "model was trained at."
+        ),
+    ] = None
+
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
+        return None if self.context_length is None else (("context_length",), self.context_length)
+
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
+        """A chat template that the tokenizer lacks."""
+        if self.format == "chat" and not may_write_chats(tokenizer):
+            label = tokenizer_label(tokenizer)
+            message = f"the tokenizer {label} has no chat template to write prompts in"
+            yield Problem(("format",), message)

@@ -34,18 +34,25 @@ UNTRAINED_KINDS = (SwapEmbedding.kind, Select.kind)
 """The kinds of stages that leave a model which another stage has trained."""
 
 
-class Progress:
-    """How far an evaluation of several parts, one after the other, is."""
+class Scoring:
+    """Options of the functions of `scoring`, for an evaluation of several parts, one after the
+    other, which tells how far it is."""
 
-    def __init__(self, report: Callable[[int, int], None], total: int) -> None:
-        self._report, self._total, self._before = report, total, 0
+    def __init__(self, context: Context, batch_tokens: int, total: int) -> None:
+        self._context, self._total, self._before = context, total, 0
+        self._batch_tokens = batch_tokens
 
-    def part(self, items: int, weight: int = 1) -> Callable[[int], None]:
-        """Begin the next part, of `items` that count `weight` each. Returns a function that takes
-        how many items of the part are done."""
+    def part(self, items: int, weight: int = 1) -> dict[str, Any]:
+        """The options of the next part, of `items` that count `weight` each."""
         before = self._before
         self._before += items * weight
-        return lambda done: self._report(before + done * weight, self._total)
+        return {
+            "batch_tokens": self._batch_tokens,
+            "progress": lambda done: self._context.report_progress(
+                before + done * weight, self._total
+            ),
+            "work": self._context.work,
+        }
 
 
 class Context:
@@ -131,8 +138,8 @@ class Context:
             self._first_done = done
         self._writer.progress(done, total, first_step=self._first_done)
 
-    def progress(self, total: int) -> Progress:
-        return Progress(self.report_progress, total)
+    def scoring(self, total: int) -> Scoring:
+        return Scoring(self, self._spec.batch_tokens, total)  # type: ignore[attr-defined]
 
     def log(self, *measurements: Measurement, step: int | None = None) -> None:
         """Log measurements of one x as one row of metrics, and put them into the result. The row's

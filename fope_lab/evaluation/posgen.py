@@ -141,9 +141,7 @@ class PosGen(PosGenOptions, ModelEvaluation, kind="posgen"):
             context.model,
             self.sequence_set.sequences(self.split, self.count, self.length),
             given=self.sequence_set.given,
-            batch_tokens=self.batch_tokens,
-            progress=context.progress(self.count).part(self.count),
-            work=context.work,
+            **context.scoring(self.count).part(self.count),
         )
         given = self.sequence_set.given
         common: dict[str, Any] = {"n": self.count, "chance": 1 / self.modulus}

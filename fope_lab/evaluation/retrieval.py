@@ -23,7 +23,7 @@ from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, collecting
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tasks.base import Task, task_problem
-from fope_lab.data.tasks.passkey import PasskeyTask, Trial, needle_depths, prompt_form
+from fope_lab.data.tasks.passkey import Form, PasskeyTask, Trial, needle_depths, prompt_form
 from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
@@ -74,10 +74,7 @@ class Retrieval(ModelEvaluation):
     """Prompts of exactly each of some lengths, each with one right answer."""
 
     lengths: LengthsOption
-    form: Annotated[
-        Literal["english", "symbolic"],
-        Doc("How a prompt is written: in English, or in tokens without a language."),
-    ] = "english"
+    form: Form = "english"
 
     @property
     def names(self) -> Sequence[str]:
@@ -158,7 +155,7 @@ class Retrieval(ModelEvaluation):
     def run(self, context: Context) -> dict[str, Any]:
         """Log the accuracies at each length."""
         text = self.haystack(context)
-        progress = context.progress(self.prompts * len(self.names) * sum(self.lengths))
+        scoring = context.scoring(self.prompts * len(self.names) * sum(self.lengths))
         results: list[Answered] = []
         for length in self.in_order:
             found = {
@@ -168,9 +165,7 @@ class Retrieval(ModelEvaluation):
                     length,
                     name,
                     text,
-                    batch_tokens=self.batch_tokens,
-                    progress=progress.part(self.prompts, weight=length),
-                    work=context.work,
+                    **scoring.part(self.prompts, weight=length),
                 )
                 for name in self.names
             }

@@ -72,7 +72,7 @@ def leval(
     **options: Any,
 ) -> list[ScoredQuestion]:
     stage = LEval(from_="m", **options)
-    return stage.answered(model, tokenizer, task, questions, context_length, progress)
+    return stage.answered(model, tokenizer, task, questions, context_length, progress=progress)
 
 
 def question(task: str, document: str = "[key]") -> LEvalQuestion:

@@ -22,6 +22,10 @@ from fope_lab.data.tasks.base import PromptRows, Task
 from fope_lab.data.tasks.haystack import Block, filler, held_out_text, hide, single_ids
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, as_tokenizer
 
+Form = Annotated[
+    Literal["english", "symbolic"],
+    Doc("How a prompt is written: in English, or in tokens without a language."),
+]
 Marked = tuple[Ids, NDArray[np.bool_]]
 """Token ids and a mask of the answers among them."""
 WORDS = 13
@@ -232,10 +236,7 @@ class PasskeyTask(Task):
 
     task: ClassVar[str] = "passkey"
 
-    form: Annotated[
-        Literal["english", "symbolic"],
-        Doc("How a prompt is written: in English, or in tokens without a language."),
-    ] = "symbolic"
+    form: Form = "symbolic"
     digits: Annotated[int, Interval(ge=1, le=9), Doc("The number of digits of a key.")] = 5
     queries: Annotated[
         PositiveInt | None,

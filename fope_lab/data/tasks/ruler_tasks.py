@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import Words, below
 from fope_lab.data.tasks.base import PromptRows, Task
 from fope_lab.data.tasks.haystack import Block
-from fope_lab.data.tasks.passkey import EnglishForm
+from fope_lab.data.tasks.passkey import EnglishForm, Form
 from fope_lab.data.tasks.ruler import (
     DIGITS,
     LETTERS,
@@ -171,10 +171,7 @@ class RulerTask(Task):
     forms: ClassVar[Mapping[str, Any]]
     """What builds the prompts in each form."""
 
-    form: Annotated[
-        Literal["english", "symbolic"],
-        Doc("How a prompt is written: in English, or in tokens without a language."),
-    ] = "symbolic"
+    form: Form = "symbolic"
     questions: Annotated[
         PositiveInt | None,
         Doc("The number of questions of a sequence; the default is as many as fit."),

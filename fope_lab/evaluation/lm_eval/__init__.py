@@ -21,10 +21,9 @@ from annotated_types import MinLen
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import EachOnce, Parsed
 from fope_lab.config.options import PositiveInt
-from fope_lab.config.problems import ConfigError, FieldPath, Problem, collecting
+from fope_lab.config.problems import ConfigError, Problem, collecting
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
-from fope_lab.evaluation.base import ModelEvaluation
+from fope_lab.evaluation.base import PromptedEvaluation
 from fope_lab.evaluation.lm_eval.tasks import (
     FRACTIONS,
     HarnessTask,
@@ -35,7 +34,6 @@ from fope_lab.evaluation.lm_eval.tasks import (
     all_tasks,
     missing_harness,
 )
-from fope_lab.stages.labels import tokenizer_label
 from fope_lab.stages.metric import WORDS, Metric
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ def _parse_folder(value: Any, base: Path) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LMEval(ModelEvaluation, kind="lm-eval"):
+class LMEval(PromptedEvaluation, kind="lm-eval"):
     """Any tasks of lm-evaluation-harness, with a metric for each task, metric and filter."""
 
     tasks: Annotated[
@@ -77,17 +75,6 @@ class LMEval(ModelEvaluation, kind="lm-eval"):
         Doc(
             "A folder with task files of your own, in the harness's format. Their data files may be"
             " relative to them. The key has their content."
-        ),
-    ] = None
-    format: Annotated[
-        Literal["plain", "chat"],
-        Doc("How a prompt is written: as plain text, or in the tokenizer's chat template."),
-    ] = "plain"
-    context_length: Annotated[
-        Annotated[int, Interval(ge=2)] | None,
-        Doc(
-            "The most tokens of prompt and answer together; the default is the length that the "
-            "model was trained at."
         ),
     ] = None
     cut: Annotated[
@@ -152,15 +139,6 @@ class LMEval(ModelEvaluation, kind="lm-eval"):
             return {"tasks": self.identities, "include_path": None}
         except ConfigError as error:
             raise DataError(error.problems) from error
-
-    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        return None if self.context_length is None else (("context_length",), self.context_length)
-
-    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
-        if self.format == "chat" and not may_write_chats(tokenizer):
-            label = tokenizer_label(tokenizer)
-            message = f"the tokenizer {label} has no chat template to write prompts in"
-            yield Problem(("format",), message)
 
     def problems(self) -> Iterable[Problem]:
         """A harness that is not installed, wrong tasks, and a context without room."""

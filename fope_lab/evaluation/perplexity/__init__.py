@@ -160,7 +160,7 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
             for field in self.corpora()
         }
         size = text_bytes(context.tokenizer, texts["corpus"])
-        progress = context.progress(
+        scoring = context.scoring(
             len(self.lengths) * sum(len(tokens) - 1 for tokens in texts.values())
         )
         sums: dict[str, Any] = {}
@@ -174,9 +174,7 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
                     length,
                     method=self.method,
                     stride=self.stride,
-                    batch_tokens=self.batch_tokens,
-                    progress=progress.part(len(tokens) - 1),
-                    work=context.work,
+                    **scoring.part(len(tokens) - 1),
                 )
                 for field, tokens in texts.items()
             }

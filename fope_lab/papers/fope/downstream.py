@@ -297,15 +297,13 @@ class Downstream(ModelEvaluation, kind="downstream"):
             for name in self.tasks
         ]
         _check_room(context.model, tasks)  # before any of the work
-        progress = context.progress(sum(len(task.requests) for task in tasks))
+        scoring = context.scoring(sum(len(task.requests) for task in tasks))
         results = []
         for task in tasks:
             result = downstream_score(
                 context.model,
                 task,
-                batch_tokens=self.batch_tokens,
-                progress=progress.part(len(task.requests)),
-                work=context.work,
+                **scoring.part(len(task.requests)),
             )
             context.log(*result.measurements)
             results.append(result)

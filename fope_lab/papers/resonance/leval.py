@@ -24,13 +24,11 @@ from numpy.typing import NDArray
 from fope_lab.config.annotations import Doc
 from fope_lab.config.checks import EachOnce, KnownName, Parsed
 from fope_lab.config.options import Option, PositiveInt
-from fope_lab.config.problems import ConfigError, FieldPath, Problem, collecting
+from fope_lab.config.problems import ConfigError, Problem, collecting
 from fope_lab.data.chat import ASSISTANT
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.base import ModelEvaluation
-from fope_lab.evaluation.scoring.batches import Work, one_after_another
+from fope_lab.evaluation.base import PromptedEvaluation
 from fope_lab.papers.resonance.leval_tasks import (
     DATASET,
     MAX_NEW_TOKENS,
@@ -42,7 +40,6 @@ from fope_lab.papers.resonance.leval_tasks import (
     read_questions,
     scores,
 )
-from fope_lab.stages.labels import tokenizer_label
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement
 from fope_lab.statistics.intervals import mean_and_error
@@ -200,7 +197,7 @@ def _parse_dataset(value: Any, base: Path) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LEval(ModelEvaluation, kind="leval"):
+class LEval(PromptedEvaluation, kind="leval"):
     """Questions of long documents that have one right answer."""
 
     dataset: Annotated[
@@ -217,20 +214,13 @@ class LEval(ModelEvaluation, kind="leval"):
         EachOnce(),
         Doc("The tasks to score."),
     ] = TABLE_2
-    context_length: Annotated[
-        PositiveInt | None,
-        Doc(
-            "The most tokens of prompt and answer together; the default is the length that the "
-            "model was trained at."
-        ),
-    ] = None
     format: Annotated[
         Literal["plain", "chat", "llama2"],
         Doc(
             "How a prompt is written: as plain text, in the tokenizer's chat template, or in "
             "Llama 2's format."
         ),
-    ] = "plain"
+    ] = "plain"  # type: ignore[assignment]
     limit: Annotated[PositiveInt | None, Doc("The most questions to ask; the default is all.")] = (
         None
     )
@@ -289,34 +279,23 @@ class LEval(ModelEvaluation, kind="leval"):
         task: str,
         questions: Sequence[LEvalQuestion],
         context_length: int,
-        progress: Callable[[int], None] = lambda prompts: None,
-        work: Work = one_after_another,
+        **options: Any,
     ) -> list[ScoredQuestion]:
         """Return the questions, answered by the model and scored, in their order.
 
-        A prompt and its answer are at most `context_length` tokens. `progress` takes how many
-        prompts are answered, and `work` gives the results of batches; `model` is as in
+        A prompt and its answer are at most `context_length` tokens. `options` are those of
         generating.answer. Raises DataError as `prompts` does, or if there is no room for a prompt.
         """
         from fope_lab.evaluation.scoring.generating import answer
 
         room = context_length - MAX_NEW_TOKENS
         if room <= 0:
-            raise DataError(
-                f"context_length: found {context_length}, needs more than the {MAX_NEW_TOKENS} "
-                "tokens that an answer may have"
-            )
+            needs = f"more than the {MAX_NEW_TOKENS} tokens that an answer may have"
+            raise DataError(f"context_length: found {context_length}, needs {needs}")
         asked = [self.prompts(tokenizer, task, question, room) for question in questions]
-        answers = answer(
-            model,
-            tokenizer,
-            [prompt.ids for prompts in asked for prompt in prompts],
-            max_new_tokens=MAX_NEW_TOKENS,
-            batch_tokens=self.batch_tokens,
-            progress=progress,
-            work=work,
-        )
-        answered, left = [], iter(answers)
+        ids = [prompt.ids for prompts in asked for prompt in prompts]
+        left = iter(answer(model, tokenizer, ids, max_new_tokens=MAX_NEW_TOKENS, **options))
+        answered = []
         for question, prompts in zip(questions, asked, strict=True):
             own = tuple(islice(left, len(prompts)))
             found = scores(task, [one.text for one in own], question.answer)
@@ -328,17 +307,6 @@ class LEval(ModelEvaluation, kind="leval"):
         if self.files.is_local:
             return {"dataset": self.contents}
         return {"revision": self.files.revision}
-
-    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """The length of prompt and answer, where the stage gives one."""
-        return None if self.context_length is None else (("context_length",), self.context_length)
-
-    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
-        """A chat template that the tokenizer lacks."""
-        if self.format == "chat" and not may_write_chats(tokenizer):
-            label = tokenizer_label(tokenizer)
-            message = f"the tokenizer {label} has no chat template to write prompts in"
-            yield Problem(("format",), message)
 
     def problems(self) -> Iterable[Problem]:
         """Files that are not there, and a length that leaves no room for a prompt."""
@@ -368,7 +336,7 @@ class LEval(ModelEvaluation, kind="leval"):
             task: list(islice(read_questions(self.files, task), self.limit)) for task in self.tasks
         }
         prompts = {task: len(found) * (1 + TASKS[task].fact) for task, found in asked.items()}
-        progress = context.progress(sum(prompts.values()))
+        scoring = context.scoring(sum(prompts.values()))
         lines: list[str] = []
         summaries: dict[str, dict[str, Any]] = {}
         for task, questions in asked.items():
@@ -378,8 +346,7 @@ class LEval(ModelEvaluation, kind="leval"):
                 task,
                 questions,
                 context_length,
-                progress.part(prompts[task]),
-                context.work,
+                **scoring.part(prompts[task]),
             )
             for index, scored in enumerate(answered):
                 lines.append(scored.as_json(task=task, question=index))
