@@ -273,13 +273,6 @@ def test_only_the_document_of_a_long_prompt_is_cut(
         )
 
 
-def test_the_formats_close_the_instruction_or_not() -> None:
-    assert BYTE.decode(ASKED.plain(BYTE)) == "Be short.Why?\nAnswer:"
-    begun = "[INST]<<SYS>>\nBe short.\n<</SYS>>\n\nWhy?"
-    assert BYTE.decode(ASKED.llama2(BYTE)) == f"{begun}[/INST]\nAnswer:"
-    assert BYTE.decode(ASKED._replace(lead="", closed=False).llama2(BYTE)) == begun
-
-
 def chatty(make_bpe: Callable[..., Any], template: str | None) -> Any:
     tokenizer = make_bpe(bos=True)
     tokenizer.chat_template = template

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,65 +11,17 @@ from hypothesis import strategies as st
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.haystack import held_out_text
-from fope_lab.data.tasks.passkey import PromptForm, build_trial, needle_depths, prompt_form
+from fope_lab.data.tasks.passkey import build_trial, needle_depths, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
 BYTE = ByteTokenizer()
 TEXT = np.array([ord("A") + i % 26 for i in range(3000)])
 """Capital letters in turn: what of it is in a prompt can be told from the prompt."""
 
-STATEMENT = re.compile(r"\nThe pass key is (\d{5})\. Remember it\. \1 is the pass key\.\n")
-QUESTION = re.compile(r"\nWhat is the pass key\? The pass key is (\d{5})$")
-
-
-def needle_form(form: str, tokenizer: Any, text: Any | None = None) -> PromptForm:
-    return prompt_form(form, tokenizer, text=text)
-
-
-def read(text: str) -> tuple[str, str, str, str]:
-    """(haystack before, haystack after, key, answer) of an English prompt."""
-    task = "I will quiz you about the important information there.\n"
-    body = text[text.index(task) + len(task) :]
-    [statement] = STATEMENT.finditer(body)
-    [question] = QUESTION.finditer(body)
-    after = body[statement.end() : question.start()]
-    return body[: statement.start()], after, statement[1], question[1]
-
-
-@given(st.integers(330, 1200), st.integers(0, 10**6), st.floats(0, 1), st.booleans())
-def test_an_english_prompt_has_one_needle_at_the_depth_asked(
-    length: int, trial: int, depth: float, real: bool
-) -> None:
-    prompt = needle_form("english", BYTE, TEXT if real else None).trial(length, trial, depth)
-    assert prompt.input_ids.shape == (length,)
-    text = BYTE.decode(prompt.input_ids.tolist())
-    before, after, key, answer = read(text)
-    assert key == answer
-    assert BYTE.decode(prompt.answer_ids.tolist()) == f" {key}"
-    room = len(before) + len(after)
-    assert abs(len(before) - depth * room) <= 0.5
-    assert prompt.depth == pytest.approx(len(before) / room if room else 0.0)
-    if real:
-        letters = [ord(letter) for letter in before + after]
-        assert all((b - a) % 26 == 1 for a, b in pairwise(letters))
-
-
-@given(st.integers(12, 400), st.integers(0, 10**6), st.floats(0, 1))
-def test_a_symbolic_prompt_has_one_needle_at_the_depth_asked(
-    length: int, trial: int, depth: float
-) -> None:
-    prompt = needle_form("symbolic", BYTE).trial(length, trial, depth)
-    text = BYTE.decode(prompt.input_ids.tolist())
-    found = re.fullmatch(r"([a-h]*)#(\d{5})([a-h]*)#\2", text)
-    assert found
-    assert len(text) == length
-    assert BYTE.decode(prompt.answer_ids.tolist()) == found[2]
-    assert abs(len(found[1]) - depth * (length - 12)) <= 0.5
-
 
 @pytest.mark.parametrize("form", ["english", "symbolic"])
 def test_depths_move_the_needle_and_nothing_else(form: str) -> None:
-    prompts = needle_form(form, BYTE)
+    prompts = prompt_form(form, BYTE)
     [start, middle, end] = [
         [prompts.trial(400, trial, depth) for trial in range(5)] for depth in needle_depths(3)
     ]
@@ -81,17 +31,17 @@ def test_depths_move_the_needle_and_nothing_else(form: str) -> None:
     assert len({tuple(trial.answer_ids) for trial in start}) == 5
     drawn = build_trial(BYTE, 400, 3, form=form)  # the passkey's, at a depth of its own
     assert drawn.answer_ids.tolist() == start[3].answer_ids.tolist()
-    assert needle_form(form, BYTE).trial(400, 3, drawn.depth).input_ids.tolist() == (
+    assert prompt_form(form, BYTE).trial(400, 3, drawn.depth).input_ids.tolist() == (
         drawn.input_ids.tolist()
     )
 
 
 def test_a_trials_stretch_of_text_is_the_same_at_all_depths_and_not_the_next_ones() -> None:
-    prompts = needle_form("english", BYTE, TEXT)
+    prompts = prompt_form("english", BYTE, text=TEXT)
     around = []
     for trial in range(8):
         texts = [BYTE.decode(prompts.trial(500, trial, d).input_ids.tolist()) for d in (0, 0.3, 1)]
-        found = {"".join(read(text)[:2]) for text in texts}
+        found = {re.sub("[^A-Z]|T(?=he)|W(?=hat)|R(?=em)", "", text) for text in texts}
         assert len(found) == 1
         around.append(found.pop())
     assert len(set(around)) > 4
@@ -114,11 +64,11 @@ def test_every_place_of_the_text_is_drawn() -> None:
 
 def test_text_that_is_too_short_is_told() -> None:
     with pytest.raises(DataError, match=r"needs \d+ tokens of text, but only 100"):
-        needle_form("english", BYTE, TEXT[:100]).trial(500, 0, 0.5)
+        prompt_form("english", BYTE, text=TEXT[:100]).trial(500, 0, 0.5)
     with pytest.raises(DataError, match="its own filler"):
-        needle_form("symbolic", BYTE, TEXT)
+        prompt_form("symbolic", BYTE, text=TEXT)
     with pytest.raises(DataError, match=r"found depth 1\.5"):
-        needle_form("english", BYTE).trial(500, 0, 1.5)
+        prompt_form("english", BYTE).trial(500, 0, 1.5)
 
 
 def test_depths_are_equally_spaced() -> None:

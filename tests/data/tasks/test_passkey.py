@@ -37,26 +37,41 @@ def cyclic(filler: str) -> bool:
     return all(ord(b) - ord(a) in (1, -7) for a, b in pairwise(filler))
 
 
-@settings(max_examples=40)
-@given(st.integers(320, 1500), st.integers(0, 10**6))
-def test_an_english_prompt_is_yarns_of_exact_length(length: int, trial: int) -> None:
-    prompt = build_trial(BYTE, length, trial)
+DEPTHS = st.none() | st.floats(0, 1)
+TEXT = np.array([ord("A") + i % 26 for i in range(3000)])
+"""Capital letters in turn: what of it is in a prompt can be told from the prompt."""
+
+
+@settings(max_examples=80)
+@given(st.integers(330, 1500), st.integers(0, 10**6), DEPTHS, st.booleans())
+def test_an_english_prompt_is_yarns_of_exact_length(
+    length: int, trial: int, depth: float | None, real: bool
+) -> None:
+    text = TEXT if real else None
+    prompt = prompt_form("english", BYTE, text=text).trial(length, trial, depth)
     assert prompt.input_ids.shape == (length,)
     assert prompt.input_ids.dtype == np.int64
     found = ENGLISH.fullmatch(BYTE.decode(prompt.input_ids.tolist()))
     assert found
     assert 10_000 <= int(found["key"]) <= 99_999
-    endless = " ".join([FILLER] * 30)
-    assert endless.startswith(found["before"])
-    assert endless.startswith(found["after"])
     assert BYTE.decode(prompt.answer_ids.tolist()) == found["answer"]
-    room = len(found["before"]) + len(found["after"])
-    assert prompt.depth == len(found["before"]) / room
+    if real:
+        letters = [ord(letter) for letter in found["before"] + found["after"]]
+        assert all((b - a) % 26 == 1 for a, b in pairwise(letters))
+    else:
+        endless = " ".join([FILLER] * 30)
+        assert endless.startswith(found["before"])
+        assert endless.startswith(found["after"])
+    before, room = len(found["before"]), len(found["before"]) + len(found["after"])
+    assert prompt.depth == before / room
+    assert depth is None or abs(before - depth * room) <= 0.5
 
 
-@given(st.integers(12, 700), st.integers(0, 10**6))
-def test_a_symbolic_prompt_is_a_key_in_a_cycle_of_exact_length(length: int, trial: int) -> None:
-    prompt = build_trial(BYTE, length, trial, form="symbolic")
+@given(st.integers(12, 700), st.integers(0, 10**6), DEPTHS)
+def test_a_symbolic_prompt_is_a_key_in_a_cycle_of_exact_length(
+    length: int, trial: int, depth: float | None
+) -> None:
+    prompt = prompt_form("symbolic", BYTE).trial(length, trial, depth)
     text = BYTE.decode(prompt.input_ids.tolist())
     assert len(text) == length
     found = SYMBOLIC.fullmatch(text)
@@ -64,8 +79,9 @@ def test_a_symbolic_prompt_is_a_key_in_a_cycle_of_exact_length(length: int, tria
     assert BYTE.decode(prompt.answer_ids.tolist()) == found["key"]
     assert cyclic(found["before"])
     assert cyclic(found["after"])
-    room = length - 12
-    assert prompt.depth == (len(found["before"]) / room if room else 0)
+    before, room = len(found["before"]), length - 12
+    assert prompt.depth == (before / room if room else 0)
+    assert depth is None or abs(before - depth * room) <= 0.5
 
 
 @pytest.mark.parametrize("form", ["english", "symbolic"])
