@@ -69,16 +69,8 @@ def test_numbers_of_layers() -> None:
     assert numbers["key_slow_share"] == 0.25
 
 
-@pytest.mark.parametrize("embedding", ["p-rope", "yarn", "fope"])
-def test_any_rotation(embedding: str, reading: Callable[..., Subject]) -> None:
-    options = {"fope": {"base": 129}, "yarn": {"factor": 4}}.get(embedding, {})
-    model = random_model({"type": embedding, **options}, num_kv_heads=2)
-    arrays = SMALL.compute(reading(model, TEXT), ignore)
-    assert (np.diff(arrays["frequencies"]) <= 0).all()
-
-
 @pytest.mark.parametrize("embedding", ["nope", "alibi", "sinusoidal"])
-@pytest.mark.parametrize("analysis", ["frequency-usage", "cauchy-schwarz"])
+@pytest.mark.parametrize("analysis", ["frequency-usage", "cauchy-schwarz", "value-norms"])
 def test_no_rotation_is_an_error(
     analysis: str, embedding: str, reading: Callable[..., Subject]
 ) -> None:

@@ -218,6 +218,7 @@ def test_a_description_stands_for_what_its_canonical_form_does(spec: dict[str, A
         ),
         ({"length": 8, "corpus": "c4", "weights": "tokens"}, {("weights",): "unknown option"}),
         ({**MIX, "weights": "epoch"}, {("weights",): "did you mean 'epochs'"}),
+        ({"length": 8, "mix": [{"fils": "*.txt"}]}, {("mix", 0): "found fils, needs exactly one"}),
         ({"length": 8, "mix": []}, {("mix",): r"found \[\], needs at least one entry"}),
         ({"length": 8, "corpus": "c4", "lenght": 8}, {("lenght",): "did you mean 'length'"}),
         ({"length": 8, "mix": [{"corpus": "c4"}], "x": 1}, {("x",): "unknown option 'x' of data"}),
@@ -262,6 +263,16 @@ def test_every_problem_of_a_description_is_told(spec: Any, problems: dict[Any, s
         assert re.search(message, found[at])
     assert str(caught.value).startswith("stages.pretrain.data")
     assert not jsonschema.Draft202012Validator(data_json_schema()).is_valid(spec)
+
+
+def test_files_are_a_source_alone_and_in_a_mixture(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    long = parse_data({"corpus": {"files": "*.txt"}, "length": 8}, tmp_path)
+    assert parse_data({"files": "*.txt", "length": 8}, tmp_path) == long
+    mixed = parse_data({"mix": [{"files": "*.txt", "weight": 2}], "length": 8}, tmp_path)
+    assert (mixed.mix[0].corpus, mixed.mix[0].weight) == (long.mix[0].corpus, 2.0)
+    with pytest.raises(DataError, match=r"^files: no file matches"):
+        parse_data({"files": "none", "length": 8}, tmp_path)
 
 
 def test_a_batch_is_made_quickly(

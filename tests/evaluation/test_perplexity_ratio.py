@@ -66,16 +66,6 @@ def test_both_perplexities_and_their_ratio(
     assert progress["total"] == 2 * (sum(tokens) - 2)
 
 
-def test_without_another_text_there_is_no_ratio(parents: dict[str, Path], tmp_path: Path) -> None:
-    folder, result = ran(stage(over=None, tokens=500), tmp_path, parents)
-    assert {name for row in folder.rows() for name in row.values} == {
-        "perplexity_by_length",
-        "loss_by_length",
-        "bits_per_byte_by_length",
-    }
-    assert all(list(texts) == ["corpus"] for texts in result["details"]["sums"].values())
-
-
 def test_the_other_text_has_to_reach_too(two_texts: dict[str, Path], tmp_path: Path) -> None:
     short = len(PackedCorpus(two_texts["data.1"], {}).tokens)
     assert perplexity(

@@ -88,11 +88,6 @@ def test_every_frequency_has_an_alias_up_to_pi(omega: float) -> None:
     np.testing.assert_allclose(np.cos(found * n), np.cos(omega * n), atol=1e-10)
 
 
-def test_known_aliases() -> None:
-    known = {0.5: 0.5, math.pi: math.pi, 4.0: 2 * math.pi - 4, 7.0: 7 - 2 * math.pi}
-    np.testing.assert_allclose(alias(np.array(list(known))), list(known.values()))
-
-
 def test_the_claims_of_c3() -> None:
     arrays, numbers = computed("low-pass")
     assert numbers["highest_frequency"] == 1 < numbers["bound"] == math.pi

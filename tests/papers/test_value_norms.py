@@ -13,7 +13,6 @@ from benchmarks.parity import random_model as random_theirs
 from benchmarks.parity import saved
 from fope_lab.analysis import Subject
 from fope_lab.analysis.frequency_usage import mean_norms
-from fope_lab.data.problems import DataError
 from fope_lab.model import load_model
 from fope_lab.papers.p_rope.value_norms import ValueNorms, mean_value_norms, unevenness
 
@@ -60,8 +59,3 @@ def test_a_pair_of_values_without_a_weight_has_no_norm(reading: Callable[..., Su
 def test_unevenness() -> None:
     found = unevenness(np.array([[2.0, 2, 2, 2], [0, 0, 0, 0], [0, 4, 0, 4]]))
     assert found.tolist() == [0, 0, 1]
-
-
-def test_a_model_that_rotates_nothing_is_refused(reading: Callable[..., Subject]) -> None:
-    with pytest.raises(DataError, match="rotates"):
-        SMALL.compute(reading(random_model("nope"), TEXT), ignore)
