@@ -39,7 +39,7 @@ from fope_lab.store import StageState, Store, StoreError
 from fope_lab.store.attempts import Ending, driver_name
 from fope_lab.store.records import first_line
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.made_by import modules_of
+from fope_lab.sweep.plan import modules_of
 
 CLUSTER_LOOKAHEAD = Lookahead(stages=64, groups=4)
 """On a cluster that may grow: its autoscaler sees what waits."""

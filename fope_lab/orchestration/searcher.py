@@ -23,8 +23,13 @@ from fope_lab.store.attempts import Ending, LeaseHeldError
 from fope_lab.store.lease import LeaseObserver, LeaseState
 from fope_lab.store.state import CACHED, ENDED
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.made_by import other_parents, output_digest, read_other_output
-from fope_lab.sweep.plan import block_descendants, unfinished_parents
+from fope_lab.sweep.plan import (
+    block_descendants,
+    other_parents,
+    output_digest,
+    read_other_output,
+    unfinished_parents,
+)
 
 WAITING = StageState(Status.WAITING)
 STARTED = StageState(Status.RUNNING)

@@ -44,7 +44,7 @@ from fope_lab.store.checkpoint import (
 )
 from fope_lab.store.records import first_line
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.made_by import modules_of, output_digest
+from fope_lab.sweep.plan import modules_of, output_digest
 from trainers.distributed import WorkersLostError, run_workers, with_size
 from trainers.measures import Execution, SystemMonitor, execution_here
 

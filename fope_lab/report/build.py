@@ -23,13 +23,13 @@ from fope_lab.report.compare.differences import BeforeAfter, findings, pair_befo
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.results.aggregate import Cell, build_cells
-from fope_lab.report.results.axes import unique_endings
 from fope_lab.report.results.layout import (
     MetricGroup,
     group_metrics,
     named_metrics,
     requested_groups,
     stages_without_cells,
+    unique_endings,
 )
 from fope_lab.report.results.recorded import (
     AnalysisResult,
@@ -51,8 +51,8 @@ from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.statistics.decision import SeedTest
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Sweep
-from fope_lab.sweep.made_by import ChangesSince
-from fope_lab.sweep.seed_rule import SeedRule
+from fope_lab.sweep.plan import ChangesSince
+from fope_lab.sweep.sweep_file import SeedRule
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import resources
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -216,43 +217,13 @@ TRAINED = 64
 SMALL_TEXT = 50_000_000
 """The most bytes of text of which the held-out part is measured: a larger one is long enough."""
 DEFAULT_CORPUS = "python-docs"
-TEMPLATE = """\
-# Which position embedding lets a model trained on {trained} tokens work on longer text?
-#
-#   fope-lab plan {file}      what a run will do, and what it costs
-#   fope-lab run {file}       run it; the same command continues a run that was ended
-#   fope-lab report {file}    show the results so far
-#
-# The model and its training are small: minutes on two CPU cores. Every value may be changed.
-name: {name}
-description: Four embeddings, trained on {trained} tokens and evaluated on up to {longest}.
-seeds: [0]    # more seeds, such as [0, 1, 2], tell differences from chance
-stages:
-  pretrain:
-    kind: pretrain
-    model: {{num_layers: 2, num_heads: 2, head_dim: 32, intermediate_size: 128}}
-    # model: {{scale: 60m}}    # `fope-lab scales` lists larger models
-    embedding: rope    # the grid below sets it
-    data: {{{data}, length: {trained}}}    # the tokens of a training sequence
-    # A byte is a token. For larger tokens: tokenizer: {{train: bpe, vocabulary: 4096, corpus: …}}
-    train: {{tokens: 1e6, batch_tokens: 2048, learning_rate: 3e-3}}
-    # resources: {{gpus: 1}}
-  perplexity:    # on the end of each text, which training does not read
-    kind: perplexity
-    from: pretrain
-    corpus: {corpus}
-    lengths: {lengths}
-grid:    # axes multiply; `fope-lab embeddings` lists all embeddings and their options
-  # With this base, half of the rotary pairs complete a cycle within {trained} tokens.
-  pretrain.embedding: [nope, alibi, {{type: rope, base: 129}}, {{type: fope, base: 129}}]
-report:
-  claims: ["perplexity@{longest}: fope < rope"]    # judged if there are several seeds
-"""
 
 
 def write_new_sweep(path: Path, text: Sequence[str]) -> Sweep:
     """Write a sweep file for text files or patterns, or for Python's documentation. Raises
     SweepError if `path` exists or can't be written, or if the text can't be used."""
+    from jinja2 import Template
+
     there = _wrong("NAME", f"{path} is already there; choose another name")
     if path.suffix != ".yaml":
         needs = "a name that ends in .yaml, such as books.yaml"
@@ -271,10 +242,11 @@ def write_new_sweep(path: Path, text: Sequence[str]) -> Sweep:
         places = [p if os.path.isabs(p) else os.path.relpath(p, path.parent) for p in places]
         names = json.dumps(places if len(places) > 1 else places[0], ensure_ascii=False)
         data, corpus = f"files: {names}", f"{{files: {names}}}"
-    content = TEMPLATE.format(
+    template = (resources.files("fope_lab.sweep") / "new.yaml.j2").read_text("utf-8")
+    content = Template(template, keep_trailing_newline=True).render(
         name=path.stem,
         file=path,
-        data=data,
+        data=f"{{{data}, length: {TRAINED}}}",
         corpus=corpus,
         trained=TRAINED,
         lengths=list(lengths),

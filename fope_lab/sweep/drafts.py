@@ -20,9 +20,8 @@ from fope_lab.model.checkpoint_files import CheckpointError
 from fope_lab.model.hub import PREFIX
 from fope_lab.stages.labels import label
 from fope_lab.sweep.graph import Stage, Sweep
-from fope_lab.sweep.grid_point import Choice, GridPoint, comparable, same_value
+from fope_lab.sweep.grid_point import Choice, GridPoint, ProblemCollector, comparable, same_value
 from fope_lab.sweep.model_spec import ExternalModel, ModelSpec, read_checkpoint, read_hub_model
-from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.sweep_file import SweepFile
 
 OTHER_FORMS = "FILE.yaml#STAGE, a checkpoint folder, or hf:NAME@COMMIT"

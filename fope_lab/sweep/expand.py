@@ -23,8 +23,7 @@ from fope_lab.config.problems import (
     shown,
 )
 from fope_lab.stages.labels import label
-from fope_lab.sweep.grid_point import Choice, GridPoint, comparable, same_value
-from fope_lab.sweep.problem_collector import ProblemCollector
+from fope_lab.sweep.grid_point import Choice, GridPoint, ProblemCollector, comparable, same_value
 from fope_lab.sweep.sweep_file import SweepFile
 
 PARTS = 100

@@ -16,7 +16,7 @@ from fope_lab.sweep.cost import Cost
 from fope_lab.sweep.local_corpora import KnownCorpus, LocalCorpus
 from fope_lab.sweep.model_spec import ExternalModel, ModelSpec
 from fope_lab.sweep.report_section import ReportSection
-from fope_lab.sweep.seed_rule import SeedRule
+from fope_lab.sweep.sweep_file import SeedRule
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,8 @@ from fope_lab.sweep.added_stages import rule_problems
 from fope_lab.sweep.drafts import Drafts, OtherFileError, OtherStages
 from fope_lab.sweep.expand import Expansion
 from fope_lab.sweep.graph import Sweep
-from fope_lab.sweep.grid_point import same_value
+from fope_lab.sweep.grid_point import ProblemCollector, same_value
 from fope_lab.sweep.local_corpora import LocalCorpora
-from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems, seed_rule_problems
 from fope_lab.sweep.stage_builder import StageBuilder
 from fope_lab.sweep.sweep_file import no_mapping, read_sweep_file

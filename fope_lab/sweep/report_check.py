@@ -13,7 +13,7 @@ from fope_lab.sweep.claims.lookup import Catalogue
 from fope_lab.sweep.claims.statement import Claim, ClaimError
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.report_section import ReportSection
-from fope_lab.sweep.seed_rule import CLAIMS, UNTIL, SeedRule
+from fope_lab.sweep.sweep_file import CLAIMS, UNTIL, SeedRule
 
 MOST_CLAIMS = 100
 """How many claims a file may make about as many stages as `max_stages` allows. About fewer stages,

@@ -27,11 +27,10 @@ from fope_lab.sweep.added_stages import (
 from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.drafts import Candidates, Draft, Drafts, Parent
 from fope_lab.sweep.graph import Stage, make_stage
-from fope_lab.sweep.grid_point import StageFields, apply_axes
+from fope_lab.sweep.grid_point import ProblemCollector, StageFields, apply_axes
 from fope_lab.sweep.kinds import needs_of, parse_stage
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
-from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.sweep_file import SweepFile
 
 

@@ -29,7 +29,7 @@ from fope_lab.stages.metric import LENGTH, WORDS
 from fope_lab.stages.result import DamagedResultError, ResultRecord
 from fope_lab.store import Row, StageFolder, Status, Store
 from fope_lab.store.attempts import over_attempts
-from fope_lab.sweep.made_by import output_digest
+from fope_lab.sweep.plan import output_digest
 from fope_lab.tracking.outline import Outline, StageOutline
 
 SUMMARY = "summary"

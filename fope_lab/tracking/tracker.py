@@ -15,8 +15,7 @@ from pathlib import Path
 from fope_lab.store import Store
 from fope_lab.store.root import StoreSnapshot
 from fope_lab.sweep.graph import Sweep
-from fope_lab.sweep.made_by import ChangesSince
-from fope_lab.sweep.plan import Plan
+from fope_lab.sweep.plan import ChangesSince, Plan
 from fope_lab.tracking.client import as_tracking_error, concerns_one_run, one_line, quiet_mlflow
 from fope_lab.tracking.errors import TrackingError, UnreachableError
 from fope_lab.tracking.ledger import Ledger, RunRecord, damaged_plans, recorded_sweeps

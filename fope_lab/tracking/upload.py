@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fope_lab.data.roles import MODEL
 from fope_lab.store import Checkpoint, Row, StageFolder, Status, Store
-from fope_lab.sweep.made_by import ChangesSince
+from fope_lab.sweep.plan import ChangesSince
 from fope_lab.tracking import stage_run
 from fope_lab.tracking.experiment import Experiment, Run
 from fope_lab.tracking.ledger import Ledger, RunRecord

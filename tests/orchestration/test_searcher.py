@@ -27,7 +27,7 @@ from fope_lab.planning.schedule import (
     wall_time,
 )
 from fope_lab.store import StageFolder, StageState, Status, Store
-from fope_lab.sweep.made_by import output_digest
+from fope_lab.sweep.plan import output_digest
 
 KIND = "pretrain"
 

@@ -20,7 +20,7 @@ from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_stage, run_u
 from fope_lab.stages import Resources
 from fope_lab.stages.training import TRAINING_RECORD
 from fope_lab.store import RunWriter, StageFolder, StageState, StageStoppedError, Status, Store
-from fope_lab.sweep.made_by import output_digest
+from fope_lab.sweep.plan import output_digest
 from trainers.distributed import WorkersLostError
 
 

@@ -19,7 +19,7 @@ from fope_lab.provenance.source import source_of
 from fope_lab.store import StageFolder, Store
 from fope_lab.sweep import plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.made_by import modules_of, output_digest
+from fope_lab.sweep.plan import modules_of, output_digest
 
 SWEEP = changed(
     BASE,

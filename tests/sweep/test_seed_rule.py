@@ -12,7 +12,7 @@ from sweep_files import keys, load, told
 
 from fope_lab.sweep.report_check import seed_rule_problems
 from fope_lab.sweep.schema import sweep_json_schema
-from fope_lab.sweep.seed_rule import SeedRule, StoppedEarly
+from fope_lab.sweep.sweep_file import SeedRule, StoppedEarly
 
 FILE = """\
 name: x

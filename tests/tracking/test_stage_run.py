@@ -20,7 +20,7 @@ from fope_lab.store import Row, StageFolder, Status
 from fope_lab.store.attempts import TimeTaken
 from fope_lab.store.state import StageState
 from fope_lab.sweep import load_sweep, plan
-from fope_lab.sweep.made_by import output_digest
+from fope_lab.sweep.plan import output_digest
 from fope_lab.tracking import upload
 from fope_lab.tracking.outline import Outline
 from fope_lab.tracking.prepared_views import prepared_views

@@ -26,6 +26,7 @@ from fope_lab.report.claims.samples import (
     tested_numbers,
 )
 from fope_lab.report.compare.comparability import differences
+from fope_lab.report.results.summary import format_seconds
 from fope_lab.statistics.decision import (
     ALPHA,
     FEWEST_KNOWN,
@@ -72,22 +73,12 @@ class WouldDecide:
         """One sentence without its full stop."""
         if self.seeds is None:
             return f"more than {MOST:,} seeds would be needed to decide it"
-        cost = "" if self.seconds is None else f", about {_duration(self.seconds)} of work"
+        cost = "" if self.seconds is None else f", about {format_seconds(self.seconds)} of work"
         number = f"{'at least' if self.at_least else 'about'} {self.seeds}"
         return (
             f"{number} seeds would decide it, if the difference is what it seems:"
             f" {self.more} more{cost}"
         )
-
-
-def _duration(seconds: float) -> str:
-    """Two digits of the largest unit that fits: 40 s, 12 min, 3.2 hours."""
-    if seconds < 100:
-        return f"{seconds:.2g} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    hours = seconds / 3600
-    return f"{hours:,.0f} hours" if hours >= 10 else f"{hours:.1f} hours"
 
 
 @dataclass(frozen=True, kw_only=True)

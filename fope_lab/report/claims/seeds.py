@@ -38,7 +38,7 @@ from fope_lab.statistics.sequential import SequentialT
 from fope_lab.store import StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.report_check import may_stop_early
-from fope_lab.sweep.seed_rule import SeedRule, StoppedEarly
+from fope_lab.sweep.sweep_file import SeedRule, StoppedEarly
 
 NOT_YET = "its seed is added if the rule of `seeds` asks for it"
 NOT_ASKED = "the rule of `seeds` does not ask for its seed"

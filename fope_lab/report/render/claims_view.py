@@ -13,10 +13,10 @@ from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import VERDICTS, Verdict, VerdictWord
 from fope_lab.report.claims.samples import format_p
 from fope_lab.report.compare.comparability import MARK
-from fope_lab.report.results.axes import short_names
+from fope_lab.report.results.layout import short_names
 from fope_lab.stages.labels import axis_label, stage_label
 from fope_lab.statistics.decision import ALPHA
-from fope_lab.sweep.seed_rule import StoppedEarly
+from fope_lab.sweep.sweep_file import StoppedEarly
 
 MARKS: Mapping[VerdictWord, str] = {
     "holds": "✓",

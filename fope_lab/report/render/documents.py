@@ -35,7 +35,7 @@ from fope_lab.report.render.tables import (
     report_tables,
 )
 from fope_lab.report.results.stage_results import StageResult
-from fope_lab.report.results.summary import speed_of
+from fope_lab.report.results.summary import format_seconds, speed_of
 from fope_lab.store.attempts import TimeTaken, over_attempts
 
 if TYPE_CHECKING:
@@ -242,19 +242,6 @@ def format_count(value: float | None) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
     return f"{value:g}"
-
-
-def format_seconds(seconds: float | None) -> str:
-    """Format a duration: 0.4 s, 12 s, 3 min 5 s, 2 h 10 min."""
-    if seconds is None:
-        return "–"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours:,} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _format_time_taken(taken: TimeTaken | None) -> str:

@@ -19,8 +19,7 @@ from fope_lab.drawing.svg import Look, assign_looks, inline_svg, pdf_page, stand
 from fope_lab.report.build import Report
 from fope_lab.report.render.tables import cell_text, seed_notes
 from fope_lab.report.results.aggregate import Cell
-from fope_lab.report.results.axes import shorten_labels
-from fope_lab.report.results.layout import MetricGroup, Series
+from fope_lab.report.results.layout import MetricGroup, Series, shorten_labels
 from fope_lab.report.results.recorded import (
     AnalysisResult,
     DamagedError,

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fope_lab.report.results.aggregate import Cell, canonical
-from fope_lab.report.results.axes import read_axes
-from fope_lab.report.results.layout import MetricGroup, Series, SeriesGroup, capital
+from fope_lab.report.results.layout import MetricGroup, Series, SeriesGroup, capital, read_axes
 from fope_lab.report.results.stage_results import StageResult, chosen_keys, group_by_section
 from fope_lab.stages import Select, TrainingConfig
 from fope_lab.stages.labels import label

@@ -29,6 +29,19 @@ PARTS = {
 """The recorded seconds of each part of a training's time."""
 
 
+def format_seconds(seconds: float | None) -> str:
+    """Format a duration: 0.4 s, 12 s, 3 min 5 s, 2 h 10 min."""
+    if seconds is None:
+        return "–"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
 @dataclass(frozen=True)
 class Cost:
     """The cost of finished stages."""

@@ -17,8 +17,7 @@ from typing import Any
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import MetricPoint
 from fope_lab.statistics.decision import Side
-from fope_lab.sweep.claims.axes import StageGroup, group_stages, numeric_axis
-from fope_lab.sweep.claims.lookup import Catalogue, Measured
+from fope_lab.sweep.claims.lookup import Catalogue, Measured, StageGroup, group_stages, numeric_axis
 from fope_lab.sweep.claims.statement import (
     ALONG,
     VERBS,

@@ -70,8 +70,8 @@ def test_a_verdict_says_how_many_seeds_and_what_they_take(tmp_path: Path) -> Non
     assert found.verdict == nothing.verdict == "undecided"
     assert found.would_decide == WouldDecide(10, 7, 7 * 1800.0)
     assert found.would_decide.words == (
-        "about 10 seeds would decide it, if the difference is what it seems: 7 more, about 3.5"
-        " hours of work"
+        "about 10 seeds would decide it, if the difference is what it seems: 7 more, about 3 h 30"
+        " min of work"
     )
     looked_at = WouldDecide(10, 7, None, at_least=True)
     assert looked_at.words.startswith("at least 10 seeds would decide it")

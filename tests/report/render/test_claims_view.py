@@ -212,7 +212,7 @@ def test_how_many_come_out_by_chance(report: Report) -> None:
 DIFFERS = "‡ the models differ in parameters (+3.0 %), tokens (1 and 2)"
 WOULD_DECIDE = (
     "means; about 11 seeds would decide it, if the difference is what it seems: 8 more, about"
-    " 3.2 hours of work"
+    " 3 h 12 min of work"
 )
 
 

@@ -15,10 +15,10 @@ from fope_lab.report import Report, RunLinks, build_report
 from fope_lab.report.render.documents import (
     format_count,
     format_moment,
-    format_seconds,
     render_html,
 )
 from fope_lab.report.render.tables import build_tables
+from fope_lab.report.results.summary import format_seconds
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.report.results.axes import (
+from fope_lab.report.results.layout import (
     read_axes,
     short_names,
     shorten_labels,
