@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -40,8 +40,8 @@ from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.stage_filter import SHOWN_DIGITS
 from fope_lab.tracking.names import WIDTH, run_names
 
-SHOWN_CAUSES, CAUSE_WIDTH, NAMED_STAGES = 3, 240, 3
-"""How many causes the screen shows, the most characters of each, and how many stages it names."""
+SHOWN_CAUSES, NAMED_STAGES = 3, 3
+"""How many causes the screen shows, in a line each, and how many of its stages it names."""
 LOOK_SECONDS = 2.0
 """The time between two looks of `watch` at the store."""
 REFRESH_SECONDS = 0.5
@@ -151,7 +151,7 @@ def _screen(progress: RunProgress, console: Console) -> Iterator[Show]:
                 console.clear()
                 live.start()
             screen = LiveScreen(progress.stages, names, now)
-            live.update(screen.draw(size.width, size.height - 1), refresh=True)
+            live.update(screen.draw(size.width, size.height - 2), refresh=True)
 
         yield show
 
@@ -168,7 +168,7 @@ class LiveScreen:
     now: Snapshot
 
     def draw(self, width: int, height: int) -> Group:
-        """The screen for a terminal of this size; rich cuts what is higher or wider."""
+        """The screen for a terminal of this size."""
         left = self.now.time_left
         bar = Table.grid(padding=(0, 2))
         times = f"{seconds_text(self.now.elapsed)} so far, {time_left_text(left)}"
@@ -176,18 +176,14 @@ class LiveScreen:
         bar.add_row(line, f"{left.share:.0%} of the work", Text(times, overflow="ellipsis"))
         head = Text(summary(self.now.states), style="bold", no_wrap=True, overflow="ellipsis")
         failures = self._failures(width)
-        used = 3 + sum(1 + len(text.plain) // max(width, 1) for text in failures)
-        parts: list[RenderableType] = [head, bar, *failures]
-        if table := self._stages(height - used):
-            parts.append(table)
-        return Group(*parts)
+        return Group(head, bar, *failures, self._stages(max(0, height - len(failures) - 3)))
 
     def _failures(self, width: int) -> list[Text]:
         found = []
         for cause in reversed(self.now.causes[-SHOWN_CAUSES:]):
             names = [self.names[stage.key] for stage in cause.stages]
             whose = names[0] if len(names) == 1 else counted(len(names))
-            text = cut(f"{cause.status} {whose}: {cause.error}", min(CAUSE_WIDTH, 3 * width))
+            text = cut(f"{cause.status} {whose}: {cause.error}", width)
             found.append(Text(text, style=STYLES[cause.status]))
             if len(names) > 1:
                 found.append(Text(cut(f"  {listed(names, NAMED_STAGES)}", width), style="red"))
@@ -197,9 +193,7 @@ class LiveScreen:
             found.append(Text(f"blocked by them: {counted(blocked)}", style=STYLES[Status.BLOCKED]))
         return found
 
-    def _stages(self, height: int) -> Table | None:
-        if height < 3 or not (self.now.running or self.now.latest):
-            return None
+    def _stages(self, most: int) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         table.add_column("stage", no_wrap=True, min_width=min(WIDTH, 12))
         table.add_column("key", no_wrap=True)
@@ -212,13 +206,8 @@ class LiveScreen:
             (stage.key, ["done", *_cells(self.now.states[stage.key], told)[1:]], "dim")
             for stage, told in self.now.latest
         ]
-        room = height - 1 if len(rows) <= height - 1 else height - 2
-        for key, cells, style in rows[:room]:
+        for key, cells, style in rows[:most]:
             table.add_row(self.names[key], key[:SHOWN_DIGITS], *cells, style=style)
-        if (hidden := len(rows) - room) > 0:
-            more = max(len(running) - room, 0)
-            text = f"… {more:,} more running" if more else f"… {hidden:,} more finished"
-            table.add_row(Text(text, style="dim"))
         return table
 
     def _running(self, key: str) -> list[str]:

@@ -156,10 +156,7 @@ def test_what_is_wrong_is_one_clear_error(
         (["--factor", "0.5"], "--factor: found '0.5', needs a number, 1 to 1000000"),
         (["--factor", "nan"], "--factor: found 'nan'"),
         (["--factor", "inf"], "--factor: found 'inf'"),
-        (
-            ["--train-length", "0"],
-            "--train-length: found '0', needs a whole number, at least 1",
-        ),
+        (["--train-length", "0"], "--train-length: found '0', needs a whole number, at least 1"),
         (["--num-heads", "-8"], "--num-heads: found '-8'"),
     ],
 )

@@ -30,15 +30,11 @@ def test_every_command_and_argument_has_a_help_of_its_own(command: Command) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["runn"],
-            "unknown command 'runn'; did you mean 'run'? (allowed: new, validate, plan, run, ",
-        ),
+        (["runn"],
+         "unknown command 'runn'; did you mean 'run'? (allowed: new, validate, plan, run, "),
         (["xyz", "--json"], "unknown command 'xyz' (allowed: new, validate, plan, run, "),
-        (
-            ["run", "--stor", "x"],
-            "unknown option '--stor'; did you mean '--store'? (allowed: --help, --store, ",
-        ),
+        (["run", "--stor", "x"],
+         "unknown option '--stor'; did you mean '--store'? (allowed: --help, --store, "),
         (["evaluate", "x", "--task=passkey"], "'--task'; did you mean '--tasks'?"),
         (["report", "x.yaml", "--markdwon", "--json"], "'--markdwon'; did you mean '--markdown'?"),
         (["stop", "--x"], "unknown option '--x' (allowed: --help, --store)"),
@@ -51,12 +47,10 @@ def test_every_command_and_argument_has_a_help_of_its_own(command: Command) -> N
         (["store", "verify", "--repiar"], "'--repiar'; did you mean '--repair'?"),
         (["store", "--version"], "unknown option '--version' (allowed: --help)"),
         (["ui", "--port", "99999"], "--port: found '99999', needs a whole number, 1 to 65535"),
-        (
-            ["plan", "x.yaml", "--price", "-1"],
-            "--price: found '-1', needs a number of dollars, at least 0",
-        ),
+        (["plan", "x.yaml", "--price", "-1"],
+         "--price: found '-1', needs a number of dollars, at least 0"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_command_line_is_one_clear_error(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

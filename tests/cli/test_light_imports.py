@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from heavy_imports import heavy_modules
+from kept_sweep import ROPE, Scene
 from sweep_files import BASE, write
 
 SIZES = ["--head-dim", "64", "--train-length", "512", "--factor", "4"]
@@ -37,6 +38,29 @@ def test_nothing_heavy_is_imported(
 
 def test_a_driver_starts_without_torch() -> None:
     assert "torch" not in heavy_modules("import fope_lab.orchestration.controller")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["new", "mine.yaml"],
+        ["logs", ROPE],
+        ["store", "list"],
+        ["store", "show", ROPE],
+        ["store", "prune"],
+        ["store", "verify"],
+        ["stop", "kept.yaml"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_heavy_is_imported_to_look_after_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    scene = Scene(tmp_path)
+    scene.save(ROPE, finish=True)
+    monkeypatch.chdir(tmp_path)
+    words = words if words[0] == "new" else [*words, *scene.options]
+    assert heavy_modules(f"from fope_lab.cli import main; assert main({words!r}) == 0") == []
 
 
 def test_the_check_sees_what_is_imported() -> None:

@@ -55,14 +55,6 @@ def test_a_store_is_left_as_it_is(
     assert "pretrain" in capsys.readouterr().out
 
 
-def test_a_plan_needs_no_store_and_makes_none(
-    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", str(sweep), "--store", str(tmp_path / "store")]) == 0
-    assert list(tmp_path.iterdir()) == [sweep]
-    assert "pretrain" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("kind", ["missing", "empty", "of something else"])
 @pytest.mark.parametrize(
     "command",

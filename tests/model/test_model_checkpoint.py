@@ -207,11 +207,8 @@ def test_a_tokenizer_of_its_own_is_found_wherever_the_checkpoint_is(tmp_path: Pa
         ("config.json", Path.unlink, "is not a checkpoint: it has no config.json"),
         ("config.json", cut, r"config\.json cannot be read"),
         ("config.json", rewrite(format=2), "is not of checkpoint format 1"),
-        (
-            "config.json",
-            lambda path: path.write_text('{"hidden_size": 64}'),
-            r"has neither a format \(allowed: 1.*\) nor a model_type \(allowed: fope-lab, llama,",
-        ),
+        ("config.json", lambda path: path.write_text('{"hidden_size": 64}'),
+         r"has neither a format \(allowed: 1.*\) nor a model_type \(allowed: fope-lab, llama,"),
         ("config.json", rewrite(embedding="ropee"), "is damaged.*did you mean 'rope'"),
         ("config.json", rewrite(model={"num_layers": 2}), "is damaged.*num_heads"),
         ("config.json", rewrite(unknown=1), "is damaged.*unknown"),
@@ -219,13 +216,11 @@ def test_a_tokenizer_of_its_own_is_found_wherever_the_checkpoint_is(tmp_path: Pa
         ("model.safetensors", Path.unlink, r"model\.safetensors is missing"),
         ("model.safetensors", cut, r"model\.safetensors is damaged"),
         ("model.safetensors", lambda path: path.write_bytes(b"x"), "is damaged"),
-        (
-            "config.json",
-            rewrite(model={"num_layers": 3, "num_heads": 4, "head_dim": 16, "vocab_size": 90}),
-            "does not fit its config.json",
-        ),
+        ("config.json",
+         rewrite(model={"num_layers": 3, "num_heads": 4, "head_dim": 16, "vocab_size": 90}),
+         "does not fit its config.json"),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_checkpoint_is_one_clear_error(
     tmp_path: Path, file: str, damage: Callable[[Path], object], words: str
 ) -> None:

@@ -199,9 +199,7 @@ def test_a_run_counts_its_stages_and_tells_time() -> None:
     assert [seconds_text(s) for s in (None, 75, 3600)] == ["", "1:15", "1:00:00"]
 
 
-def test_lines_about_stages_leave_out_what_the_first_axis_of_a_zip_determines(
-    store: Store,
-) -> None:
+def test_lines_about_stages_leave_out_what_the_first_axis_of_a_zip_determines(store: Store) -> None:
     """Outside a terminal, each change of a state is a line with the stage's short label."""
     stages: list[Any] = [
         SimpleNamespace(**{**vars(stage), "label": f"s[x={stage.key},y={stage.key}1,seed=0]"})

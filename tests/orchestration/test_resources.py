@@ -36,40 +36,22 @@ def sweep_of(folder: Path, training: str, evaluation: str = "{}") -> Path:
 @pytest.mark.parametrize(
     ("training", "evaluation", "told"),
     [
-        (
-            "{workers: 3}",
-            "{}",
-            "pretrain.train.batch_tokens: found 512, 16 sequences, which 3 workers can't share; "
-            "the nearest are 480 and 576",
-        ),
-        (
-            "{workers: 2, gpus: 1}",
-            "{}",
-            "pretrain.resources.workers: found 2 for 1 GPU; several workers have one each",
-        ),
-        (
-            "{workers: 2, gpus: 4}",
-            "{}",
-            "pretrain.resources.workers: found 2 for 4 GPUs; each worker has one at most",
-        ),
-        (
-            "{gpus: 1.5}",
-            "{}",
-            "pretrain.resources.gpus: found 1.5, needs a fraction of one GPU or a whole number "
-            "of them",
-        ),
-        (
-            "{workers: 2, strategy: fdsp}",
-            "{}",
-            "pretrain.resources.strategy: found 'fdsp'; did you mean 'fsdp'? (allowed: ddp, fsdp)",
-        ),
-        (
-            "{}",
-            "{workers: 2, strategy: fsdp}",
-            "passkey.resources.strategy: found 'fsdp': only a training shares out its model",
-        ),
+        ("{workers: 3}", "{}",
+         "pretrain.train.batch_tokens: found 512, 16 sequences, which 3 workers can't share; "
+         "the nearest are 480 and 576"),
+        ("{workers: 2, gpus: 1}", "{}",
+         "pretrain.resources.workers: found 2 for 1 GPU; several workers have one each"),
+        ("{workers: 2, gpus: 4}", "{}",
+         "pretrain.resources.workers: found 2 for 4 GPUs; each worker has one at most"),
+        ("{gpus: 1.5}", "{}",
+         "pretrain.resources.gpus: found 1.5, needs a fraction of one GPU or a whole number "
+         "of them"),
+        ("{workers: 2, strategy: fdsp}", "{}",
+         "pretrain.resources.strategy: found 'fdsp'; did you mean 'fsdp'? (allowed: ddp, fsdp)"),
+        ("{}", "{workers: 2, strategy: fsdp}",
+         "passkey.resources.strategy: found 'fsdp': only a training shares out its model"),
     ],
-)
+)  # fmt: skip
 def test_wrong_resources(tmp_path: Path, training: str, evaluation: str, told: str) -> None:
     with pytest.raises(SweepError) as error:
         load_sweep(sweep_of(tmp_path, training, evaluation))

@@ -128,9 +128,7 @@ def simulate(
 @settings(max_examples=50, deadline=None)
 @given(graph=graphs(), slots=st.integers(1, 4))
 def test_every_stage_runs_once_after_its_parents_within_grahams_bound(
-    graph: tuple[list[Node], dict[str, float]],
-    slots: int,
-    tmp_path_factory: pytest.TempPathFactory,
+    graph: tuple[list[Node], dict[str, float]], slots: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Any list schedule takes at most (2 − 1/m) times the best (Graham 1969), whose lower bounds
     are the work over the slots and the longest chain."""

@@ -111,10 +111,7 @@ class FakeCluster:
             text = f"Traceback:\n  …\nValueError: Job with submission_id {job} already exists."
             return web.Response(status=500, text=text)
         self.add(job, "RUNNING")
-        self.jobs[job] |= {
-            "entrypoint": asked["entrypoint"],
-            "runtime_env": asked["runtime_env"],
-        }
+        self.jobs[job] |= {"entrypoint": asked["entrypoint"], "runtime_env": asked["runtime_env"]}
         return web.json_response({"job_id": job, "submission_id": job})
 
     async def _tail(self, request: web.Request) -> web.WebSocketResponse:

@@ -238,10 +238,7 @@ gpu.run_part(gpu.Part("", ("-c", sleeps), 600), False, Path({str(tmp_path / "x.j
 
 @pytest.mark.parametrize("found", ["def", "abc-dirty"])
 def test_a_commit_beside_that_of_the_checkout_is_an_error(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    found: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: str
 ) -> None:
     monkeypatch.setattr(gpu, "PARTS", {"a": python(WRITES, JSON)})
     monkeypatch.setattr(gpu, "commit", lambda: found)

@@ -44,3 +44,4 @@ def test_a_model_that_was_selected_extended_and_given_another_embedding(tmp_path
     assert [path.partition("/")[0] for path in before] == KINDS
     assert [each.path for each in lineage_of(folder)][:-1] == [store.root / p for p in before]
     assert all(StageFolder(store.root / path).is_done() for path in before)
+    assert folder.result()["recorded"]["trained_on_posgen"], "the evaluation reads the lineage"

@@ -115,12 +115,7 @@ def test_a_model_made_of_another_has_it_as_its_input(scene: Scene) -> None:
     assert stages["swapped"].kind == client.get_logged_model(made["swapped"]).model_type
 
 
-REQUESTS = (
-    "create_logged_model",
-    "finalize_logged_model",
-    "log_outputs",
-    "log_inputs",
-)
+REQUESTS = ("create_logged_model", "finalize_logged_model", "log_outputs", "log_inputs")
 
 
 @pytest.mark.parametrize("last", REQUESTS)

@@ -117,7 +117,7 @@ def test_a_fraction_is_a_power_of_ten_where_that_is_shorter() -> None:
     assert names([1e-2, 3e-3, 1e-5]) == ["1e-2", "3e-3", "1e-5"]  # one spelling for all
     assert names([0.25, 0.5, 0.01]) == ["0.25", "0.5", "0.01"]
     assert names([0.0, -0.001, 0.0005, 2.5, 1024, None]) == [
-        *("0.0", "-1e-3", "5e-4", "2.5", "1024", "none"),
+        *("0.0", "-1e-3", "5e-4", "2.5", "1024", "none")
     ]
     assert names(["0.0010", "0.001"]) == ["0.0010", "0.001"]  # they would be the same
 

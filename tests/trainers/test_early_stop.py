@@ -206,31 +206,19 @@ def test_a_task_is_learnt_and_its_training_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "train", "expected"),
     [
-        (
-            TASK,
-            "stop_at_accuracy: 1.0",
-            "p.train.stop_at_accuracy: has no effect: there are no validations without validate",
-        ),
-        (
-            "{corpus: python-docs, length: 8}",
-            STOPPING,
-            "p.train.stop_at_accuracy: validations read the text of data, whose rows no model",
-        ),
-        (
-            TASK,
-            "select: most-accurate",
-            "p.train.validate_every: is missing: select most-accurate compares validations",
-        ),
-        (
-            "{corpus: python-docs, length: 8}",
-            "select: most-accurate, validate_every: 10",
-            "p.train.select: validations read the text of data, and this accuracy is that of",
-        ),
+        (TASK, "stop_at_accuracy: 1.0",
+         "p.train.stop_at_accuracy: has no effect: there are no validations without validate"),
+        ("{corpus: python-docs, length: 8}", STOPPING,
+         "p.train.stop_at_accuracy: validations read the text of data, whose rows no model"),
+        (TASK, "select: most-accurate",
+         "p.train.validate_every: is missing: select most-accurate compares validations"),
+        ("{corpus: python-docs, length: 8}", "select: most-accurate, validate_every: 10",
+         "p.train.select: validations read the text of data, and this accuracy is that of"),
         (TASK, "select: most-acurate, validate_every: 10", "did you mean 'most-accurate'?"),
         (TASK, STOPPING.replace("1.0", "1.5"), "stop_at_accuracy: found 1.5, needs"),
         (TASK, STOPPING.replace("1.0", "0"), "stop_at_accuracy: found 0, needs"),
     ],
-)
+)  # fmt: skip
 def test_wrong_settings(tmp_path: Path, data: str, train: str, expected: str) -> None:
     [found] = told(tmp_path, SWEEP.format(data=data, train=train))
     assert expected in found

@@ -13,8 +13,6 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
-from fope_lab.evaluation.context import Context
-from fope_lab.evaluation.posgen import PosGen
 from fope_lab.model import Decoder, ModelConfig, load_model, read_config, save_model
 from fope_lab.stages import SwapEmbedding
 from fope_lab.store import Store
@@ -123,29 +121,3 @@ def test_the_result_states_the_parameters_and_the_facts(tmp_path: Path, parent: 
     result = Store(tmp_path / "store").folder("swap-embedding", "key").result()
     total = sum(weight.numel() for weight in load_model(parent).parameters())
     assert result["recorded"]["parameters"]["total"] == total
-
-
-def test_an_evaluation_knows_what_the_model_was_trained_on(tmp_path: Path, parent: Path) -> None:
-    """Stages without training between the training and the evaluation are passed over."""
-    store = Store.create(tmp_path / "store")
-    data = {"length": TRAINED, "task": "posgen", "subtask": "cot"}
-    trained = store.folder("pretrain", "trained")
-    model = load_model(parent)
-    with trained.begin("test", {"kind": "pretrain", "config": {"data": data}}) as attempt:
-        attempt.writer.save_checkpoint(
-            0, lambda at: save_model(at, model, context_length=TRAINED, tokenizer="byte")
-        )
-        attempt.finish({})
-    origin = trained.final_checkpoint()
-    first = swapped(tmp_path, origin.path, {"type": "yarn", "factor": 2}, key="one")
-    lineage = ["pretrain/trained", "swap-embedding/one"]
-    request = {"kind": "swap-embedding", "config": {}, "lineage": lineage}
-    spec = read_section(SwapEmbedding, {"from": "x", "embedding": "alibi"})
-    second = store.folder("swap-embedding", "two")
-    with second.begin("test", request) as attempt:
-        attempt.finish(run(spec, attempt.writer, {"from": first}))
-    checkpoint = second.final_checkpoint()
-    posgen = read_section(PosGen, {"from": "x", "subtask": "cot"})
-    found = Context(posgen, None, {"from": checkpoint.path}).training_data  # type: ignore[arg-type]
-    assert [source.task.canonical()["subtask"] for source in found.mix if source.task] == ["cot"]
-    assert Context(posgen, None, {"from": parent}).training_data is None  # type: ignore[arg-type]

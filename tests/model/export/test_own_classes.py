@@ -126,26 +126,16 @@ YARN = {"type": "yarn", "factor": 4}
         ("llama", "fope", {}, "embedding: found .*fourier"),
         ("llama", "resonance-rope", {}, "embedding: found .*resonance"),
         ("llama", YARN | {"type": "resonance-yarn"}, {}, "embedding: found .*yarn.*resonance"),
-        (
-            *("llama", YARN | {"ramp": "cycles"}, {}),
-            r"yarn\.attention_factor: a ramp over cycles is Llama 3's \(allowed: 1\)",
-        ),
-        (
-            *("llama", YARN | {"blend": "wavelength"}, {}),
-            r"yarn\.blend: found wavelength \(allowed: frequency\)",
-        ),
-        (
-            "llama",
-            "rope",
-            {"feed_forward": "relu"},
-            r"feed_forward: found relu \(allowed: swiglu, ",
-        ),
+        (*("llama", YARN | {"ramp": "cycles"}, {}),
+         r"yarn\.attention_factor: a ramp over cycles is Llama 3's \(allowed: 1\)"),
+        (*("llama", YARN | {"blend": "wavelength"}, {}),
+         r"yarn\.blend: found wavelength \(allowed: frequency\)"),
+        ("llama", "rope", {"feed_forward": "relu"},
+         r"feed_forward: found relu \(allowed: swiglu, "),
         ("llama", "rope", {"qk_norm": "rms"}, r"qk_norm: found rms \(allowed: none\)"),
         ("llama", "rope", {"scale_embeddings": True}, r"scale_embeddings: found True \(allowed: F"),
-        (
-            *("llama", "rope", GPT2 | {"feed_forward": "swiglu"}),
-            "norm: found layer .*biases: found True",
-        ),
+        (*("llama", "rope", GPT2 | {"feed_forward": "swiglu"}),
+         "norm: found layer .*biases: found True"),
         ("gpt2", TABLE, GPT2 | {"norm": "rms"}, r"norm: found rms \(allowed: layer\)"),
         ("gpt2", TABLE, GPT2 | {"biases": False}, r"biases: found False \(allowed: True\)"),
         ("gpt2", TABLE, GPT2 | {"feed_forward": "swiglu"}, "feed_forward: found swiglu"),
@@ -153,7 +143,7 @@ YARN = {"type": "yarn", "factor": 4}
         ("gpt2", TABLE, GPT2 | {"hidden_size": 32}, r"hidden_size: found 32 \(allowed: 64\)"),
         ("gpt2", "rope", GPT2, r"embedding: found rotary \(allowed: learned\)"),
     ],
-)
+)  # fmt: skip
 def test_what_a_class_does_not_have_is_named(
     tmp_path: Path, to: str, embedding: Any, sizes: dict[str, Any], message: str
 ) -> None:

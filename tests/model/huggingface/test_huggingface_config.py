@@ -152,57 +152,33 @@ def test_a_factor_of_one_scales_nothing(tmp_path: Path) -> None:
         ({"attention_bias": True}, "attention_bias: found true (allowed: false, null)"),
         ({"mlp_bias": True}, "mlp_bias: found true (allowed: false, null)"),
         ({"sliding_window": 4096}, "sliding_window: found 4096 (allowed: null)"),
-        (
-            {"model_type": "mistral", "architectures": ["MistralForCausalLM"]},
-            "sliding_window: found 4096 (allowed: null)",
-        ),
-        (
-            {"layer_types": ["full_attention", "sliding_attention"]},
-            "layer_types: found sliding_attention (allowed: full_attention)",
-        ),
+        ({"model_type": "mistral", "architectures": ["MistralForCausalLM"]},
+         "sliding_window: found 4096 (allowed: null)"),
+        ({"layer_types": ["full_attention", "sliding_attention"]},
+         "layer_types: found sliding_attention (allowed: full_attention)"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor: found 0.5 (allowed: null, 1)"),
-        (
-            {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}},
-            "partial_rotary_factor: found 0.25 (allowed: null, 1)",
-        ),
-        (
-            {"rope_scaling": {"type": "longrope", "factor": 4.0}},
-            "rope_type: found longrope (allowed: default, dynamic, linear, yarn, llama3)",
-        ),
-        (
-            {"rope_parameters": {"full_attention": {"rope_type": "default"}}},
-            "rope_parameters: found one set for full_attention (allowed: one for all layers)",
-        ),
-        (
-            {"quantization_config": {"quant_method": "gptq"}},
-            "quantization_config: found {'quant_method': 'gptq'} (allowed: null)",
-        ),
-        (
-            {"hidden_act": "silu", "hidden_activation": "gelu_pytorch_tanh"},
-            "hidden_activation: found gelu_pytorch_tanh (allowed: hidden_act's silu)",
-        ),
-        (
-            {"hidden_activation": "gelu_pytorch_tanh"},
-            "hidden_activation: found gelu_pytorch_tanh (allowed: hidden_act's silu)",
-        ),
-        (
-            {**GEMMA_2B, "hidden_act": "gelu", "hidden_activation": "silu"},
-            "hidden_activation: found silu (allowed: hidden_act's gelu)",
-        ),
-        (
-            {**GEMMA_2B, "hidden_act": "relu", "hidden_activation": "gelu"},
-            "hidden_act: found relu (allowed: gelu_pytorch_tanh, gelu); hidden_activation: found",
-        ),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}},
+         "partial_rotary_factor: found 0.25 (allowed: null, 1)"),
+        ({"rope_scaling": {"type": "longrope", "factor": 4.0}},
+         "rope_type: found longrope (allowed: default, dynamic, linear, yarn, llama3)"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "default"}}},
+         "rope_parameters: found one set for full_attention (allowed: one for all layers)"),
+        ({"quantization_config": {"quant_method": "gptq"}},
+         "quantization_config: found {'quant_method': 'gptq'} (allowed: null)"),
+        ({"hidden_act": "silu", "hidden_activation": "gelu_pytorch_tanh"},
+         "hidden_activation: found gelu_pytorch_tanh (allowed: hidden_act's silu)"),
+        ({"hidden_activation": "gelu_pytorch_tanh"},
+         "hidden_activation: found gelu_pytorch_tanh (allowed: hidden_act's silu)"),
+        ({**GEMMA_2B, "hidden_act": "gelu", "hidden_activation": "silu"},
+         "hidden_activation: found silu (allowed: hidden_act's gelu)"),
+        ({**GEMMA_2B, "hidden_act": "relu", "hidden_activation": "gelu"},
+         "hidden_act: found relu (allowed: gelu_pytorch_tanh, gelu); hidden_activation: found"),
         ({"hidden_act": "relu"}, "hidden_act: found relu (allowed: silu, gelu_pytorch_tanh)"),
-        (
-            {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]},
-            "architectures: found Qwen2ForCausalLM (allowed: LlamaForCausalLM, "
-            "MistralForCausalLM, GemmaForCausalLM)",
-        ),
-        (
-            {"architectures": ["LlamaForSequenceClassification"]},
-            "architectures: found LlamaForSequenceClassification",
-        ),
+        ({"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]},
+         "architectures: found Qwen2ForCausalLM (allowed: LlamaForCausalLM, "
+         "MistralForCausalLM, GemmaForCausalLM)"),
+        ({"architectures": ["LlamaForSequenceClassification"]},
+         "architectures: found LlamaForSequenceClassification"),
         ({"architectures": None, "model_type": "gpt2"}, "architectures: found model_type gpt2"),
         ({"hidden_size": None}, "hidden_size: is missing (allowed: a whole number from 1)"),
         ({"vocab_size": "320"}, "vocab_size: found '320' (allowed: a whole number from 1)"),
@@ -213,7 +189,7 @@ def test_a_factor_of_one_scales_nothing(tmp_path: Path) -> None:
         ({"rope_scaling": {"type": "linear"}}, "'factor' is missing"),
         ({"rope_scaling": {"type": "linear", "factor": 0.5}}, "factor"),
     ],
-)
+)  # fmt: skip
 def test_what_the_decoder_lacks_is_one_clear_error(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
