@@ -15,7 +15,6 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,9 +68,8 @@ _VARIABLES = dict(zip((INK, MUTED, GRID, PAPER), _NAMES, strict=True)) | {
 _SERIES = "series:"
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
-_NUMERIC = ("x", "y", "x1", "y1", "x2", "y2", "width", "height", "transform", "d", "points")
-"""The attributes that hold coordinates, in pixels of a page."""
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{2,}(?![\d.]*e)")
+"""A coordinate of a path with more digits than a tenth of a pixel needs."""
 
 DASHED: dict[str, Any] = {"color": MUTED, "linewidth": 1, "linestyle": (0, (4, 3))}
 """The look of lines that mark a place, such as the trained length."""
@@ -131,7 +129,6 @@ def inline_svg(
     root.attrib.pop("version", None)
     for attribute, inches in zip(("width", "height"), figure.get_size_inches(), strict=True):
         root.set(attribute, f"{inches * 72:g}")
-    _shorten(root)
     if points is not None:
         root.set("data-points", points)
     root.set("role", "img")
@@ -143,7 +140,8 @@ def inline_svg(
     for element in root.iter():  # HTML parsers know neither prefixes nor self-closed elements
         element.tag = element.tag.removeprefix(_SVG)
     root.set("xmlns", _SVG[1:-1])
-    return ET.tostring(root, encoding="unicode", short_empty_elements=False)
+    text = ET.tostring(root, encoding="unicode", short_empty_elements=False)
+    return re.sub(r">\n *<", "><", text)
 
 
 def standalone_svg(figure: Figure, title: str, description: str) -> str:
@@ -165,7 +163,8 @@ def style_variables(dark: bool) -> str:
 
 
 def _rewrite(element: ET.Element, name: str, referenced: set[str]) -> None:
-    """Make ids unique by the figure's name, and colours variables; drop ids that nobody reads."""
+    """Make ids unique by the figure's name, colours variables and paths short; drop ids that nobody
+    reads."""
     identifier = element.attrib.pop("id", "")
     if identifier.startswith(_SERIES):
         element.set("data-series", identifier.removeprefix(_SERIES))
@@ -179,6 +178,9 @@ def _rewrite(element: ET.Element, name: str, referenced: set[str]) -> None:
         for colour, variable in _VARIABLES.items():
             style = style.replace(colour, f"var({variable})")
         element.set("style", without_family(style))
+    if path := element.get("d"):
+        short = _LONG_NUMBER.sub(lambda number: f"{round(float(number[0]), 1):g}", path)
+        element.set("d", " ".join(short.split()))
 
 
 def without_family(style: str) -> str:
@@ -188,29 +190,6 @@ def without_family(style: str) -> str:
     weight = r"font: (?:[a-z]+ )*(\d{3}) ([\d.]+px)[^;]*"
     style = re.sub(weight, r"font-weight: \1; font-size: \2", style)
     return re.sub(r"font: (?:[a-z]+ )*([\d.]+px)[^;]*", r"font-size: \1", style)
-
-
-def _shorten(element: ET.Element) -> None:
-    """Round coordinates to tenths of a pixel, and leave out indentation, groups that say nothing,
-    and paths that neither fill nor draw a line."""
-    for name in _NUMERIC:
-        if (value := element.get(name)) is not None:
-            rounded = partial(_rounded, digits=2 if name == "transform" else 1)  # it may scale
-            element.set(name, " ".join(_LONG_NUMBER.sub(rounded, value).split()))
-    children = []
-    for child in element:
-        _shorten(child)
-        child.tail = None
-        if child.get("style") == "fill: none" and child.tag == f"{_SVG}path":
-            continue
-        children += [*child] if child.tag == f"{_SVG}g" and not child.attrib else [child]
-    if len(element) and not (element.text or "").strip():
-        element.text = None
-    element[:] = children
-
-
-def _rounded(match: re.Match[str], digits: int) -> str:
-    return f"{round(float(match[0]), digits) + 0.0:g}"
 
 
 def pdf_page(figure: Figure, title: str) -> bytes:
