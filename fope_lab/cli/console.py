@@ -49,7 +49,7 @@ def say(console: Console, *lines: str, style: str | None = None) -> None:
 
 def print_notes(sweeps: Sequence[Sweep], store: Store, console: Console) -> None:
     """Print what the user should know of the sweeps beside their stages, each in one line."""
-    from fope_lab.sweep.notes import notes
+    from fope_lab.sweep.plan import notes
 
     say(console, *notes(sweeps, store), style="yellow")
 

@@ -24,8 +24,7 @@ from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.store.attempts import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.state import CACHED
 from fope_lab.sweep.graph import Stage, Sweep
-from fope_lab.sweep.notes import notes
-from fope_lab.sweep.plan import ACTIONS, Plan, stages_of
+from fope_lab.sweep.plan import ACTIONS, Plan, notes, stages_of
 from fope_lab.sweep.stage_filter import StageFilter, every_stage, stages_to_redo
 from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.tracker import Tracker, TrackingThread

@@ -13,7 +13,7 @@ from fope_lab.report.results.frame import results_frame
 from fope_lab.store import Store
 from fope_lab.store.root import StoreSnapshot
 from fope_lab.sweep.graph import Stage, Sweep
-from fope_lab.sweep.notes import keep_file
+from fope_lab.sweep.plan import keep_file
 from fope_lab.tracking.tracker import Tracker
 from fope_lab.tracking.uris import run_link
 

@@ -19,7 +19,6 @@ from fope_lab.planning.forecast import HOUR
 from fope_lab.stages import Select
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, Plan
-from fope_lab.sweep.report_check import may_stop_early
 
 STYLES = {
     "cached": "green",
@@ -177,7 +176,7 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
         f"{totals['memory'] / GIB:.1f} GiB at most in a worker"
     )
     yield from _seeds(estimate, totals)
-    if early := sum(map(may_stop_early, estimate.todo())):
+    if early := sum(stage.may_stop_early for stage in estimate.todo()):
         yield (
             f"{counted(early, 'training')} may end early, at train.stop_at_accuracy: tokens, FLOPs"
             " and time are at most these"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.data.roles import MODEL
-from fope_lab.stages import StageConfig
+from fope_lab.stages import StageConfig, TrainingConfig
 from fope_lab.stages.key import config_json, stage_key
 from fope_lab.stages.labels import stage_label
 from fope_lab.sweep.cost import Cost
@@ -42,6 +42,12 @@ class Stage:
     @functools.cached_property
     def config(self) -> dict[str, Any]:
         return config_json(self.spec)
+
+    @property
+    def may_stop_early(self) -> bool:
+        """Whether it is a training that ends once it has learned its task."""
+        spec = self.spec
+        return isinstance(spec, TrainingConfig) and spec.train.stop_at_accuracy is not None
 
     @property
     def embedding(self) -> str | None:

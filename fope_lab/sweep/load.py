@@ -8,7 +8,7 @@
     StageFields    the section with the values of its axes            grid_point.py
     Stage          the fields checked, with their key, and the        stage_builder.py
                    stages that prepare the data                       added_stages.py
-    Sweep          all stages, and a report section that fits them    report_check.py
+    Sweep          all stages, and a report section that fits them
 
 A step reports what is wrong and leaves it out, so that one SweepError holds all problems.
 """
@@ -16,25 +16,38 @@ A step reports what is wrong and leaves it out, so that one SweepError holds all
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fope_lab.config.cache import Cache
-from fope_lab.config.problems import Problem, SweepError, did_you_mean, name_list, shown
+from fope_lab.config.problems import (
+    FieldPath,
+    Problem,
+    SweepError,
+    did_you_mean,
+    format_path,
+    name_list,
+    shown,
+)
 from fope_lab.config.shipped import sweep_path
 from fope_lab.config.yaml_document import Document
 from fope_lab.no_collections import no_collections
+from fope_lab.stages.labels import distinguish
 from fope_lab.store import Store
 from fope_lab.sweep.added_stages import rule_problems
+from fope_lab.sweep.claims.compare import compare
+from fope_lab.sweep.claims.grammar import parse_claim, parse_quantity
+from fope_lab.sweep.claims.lookup import Catalogue
+from fope_lab.sweep.claims.statement import Claim, ClaimError
 from fope_lab.sweep.drafts import Drafts, OtherFileError, OtherStages
 from fope_lab.sweep.expand import Expansion
-from fope_lab.sweep.graph import Sweep
+from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.grid_point import ProblemCollector, same_value
 from fope_lab.sweep.local_corpora import LocalCorpora
-from fope_lab.sweep.report_check import report_problems, seed_rule_problems
+from fope_lab.sweep.report_section import ReportSection
 from fope_lab.sweep.stage_builder import StageBuilder
-from fope_lab.sweep.sweep_file import no_mapping, read_sweep_file
+from fope_lab.sweep.sweep_file import CLAIMS, UNTIL, SeedRule, no_mapping, read_sweep_file
 
 
 def load_sweep(path: str | Path, store: Store | None = None) -> Sweep:
@@ -209,3 +222,80 @@ def _axes_of(others: Mapping[str, OtherStages]) -> dict[str, list[Any]]:
         if not any(same_value(value, known) for known in values):
             values.append(value)
     return axes
+
+
+MOST_CLAIMS = 100
+"""How many claims a file may make about as many stages as `max_stages` allows. About fewer stages,
+it may make more in proportion."""
+
+
+def report_problems(
+    section: ReportSection,
+    by_section: Mapping[str, Sequence[Stage]] | None,
+    max_stages: int,
+    rule: SeedRule | None = None,
+) -> Iterator[Problem]:
+    """Yield what is wrong with the section, each with its place in the file, or that a rule adds
+    seeds until claims are decided that no seed concerns. Without the stages, because something is
+    wrong with them, only the form of the texts is checked."""
+    stages = sum(len(found) for found in (by_section or {}).values())
+    if len(section.stated) * stages > MOST_CLAIMS * max_stages:
+        most = MOST_CLAIMS * max_stages // stages
+        fault = f"{len(section.stated):,} claims about {stages:,} stages"
+        limit = f"allowed: at most {most:,}, unless max_stages says more"
+        yield Problem(("report", "claims"), f"{fault} ({limit})")
+        return
+    catalogue = None if by_section is None else Catalogue(by_section)
+    first: dict[Claim, FieldPath] = {}
+    seeded: list[bool] = []
+    for stated in section.stated:
+        try:
+            claim = parse_claim(stated.text)
+            if (same := first.setdefault(claim.canonical, stated.path)) != stated.path:
+                raise ClaimError(f"says the same as {format_path(('claims', *same))}")
+            if catalogue is not None:
+                numbers = (n for one in compare(claim, catalogue).combinations for n in one.numbers)
+                seeded += [seed is not None for number in numbers for seed in number.stages]
+        except ClaimError as error:
+            seeded.append(True)
+            yield Problem(("report", "claims", *stated.path), str(error))
+    if rule is not None and rule.until == CLAIMS and seeded and not any(seeded):
+        fault = "found claims, but no claim is about models that the sweep trains under seeds"
+        yield Problem(UNTIL, fault)
+    for part, texts in (("tables", section.tables), ("figures", section.figures)):
+        for i, text in enumerate(texts or ()):
+            try:
+                quantity = parse_quantity(text)
+                if catalogue is not None:
+                    catalogue.find(quantity, in_table=True)
+            except ClaimError as error:
+                yield Problem(("report", part, i), str(error))
+
+
+def seed_rule_problems(
+    rule: SeedRule | None,
+    section: ReportSection,
+    stages: Sequence[Stage] | None,
+    by_section: Mapping[str, Sequence[Stage]] | None,
+) -> Iterator[Problem]:
+    """Yield what is wrong with the rule; without stages, since some are wrong, less is checked.
+    `by_section` has the stages of the file's own sections, whose seeds the rule is about."""
+    if rule is None:
+        return
+    if rule.until == CLAIMS and not section.claims:
+        yield Problem(UNTIL, "found claims, but report.claims has none to decide")
+    if stages is None:
+        return
+    own = [stage for found in (by_section or {}).values() for stage in found]
+    if rule.until != CLAIMS and not any(stage.may_stop_early for stage in own):
+        trainings = dict.fromkeys(stage.section for stage in own if stage.spec.trains)
+        of = f" of {name_list(trainings)}" if trainings else ""
+        yield Problem(UNTIL, f"no training{of} can stop early", "train.stop_at_accuracy")
+    seeds = {stage.key: stage.seed for stage in stages}
+    for stage in stages:
+        read = {seeds[key] for key in stage.parents.values() if key in seeds} - {None}
+        if len(read) > 1:
+            name = distinguish(stages)[stage.key]
+            fault = f"found a rule, and {name} reads trainings under several seeds"
+            yield Problem(("seeds",), fault, "a list, since such a stage waits for all of them")
+            return

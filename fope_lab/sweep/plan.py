@@ -1,5 +1,5 @@
-"""The plan of a sweep: each stage with its state in the store, and why; what a finished stage ran
-with, its code and its parents; and whether they have changed since."""
+"""The plan of a sweep: each stage with its state in the store, and why. Also what a finished stage
+ran with, whether that has changed since, and what a command says of sweeps beside their stages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Protocol
 
+from fope_lab.config.problems import SweepError
+from fope_lab.config.yaml_document import Document
 from fope_lab.provenance.source import changed_files
-from fope_lab.stages import Select
+from fope_lab.stages import Select, SwapEmbedding
 from fope_lab.stages.key import parts_of_embedding, parts_of_stage
 from fope_lab.stages.training import TRAINING_RECORD
 from fope_lab.store import StageFolder, StageState, Status, Store
@@ -20,7 +22,7 @@ from fope_lab.store.checkpoint import content_digest
 from fope_lab.store.root import StoreSnapshot
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep.graph import Stage, Sweep
-from fope_lab.sweep.local_corpora import gone
+from fope_lab.sweep.local_corpora import gone, missing_note
 
 
 def modules_of(stage: Stage) -> list[str]:
@@ -248,3 +250,59 @@ def _reason(state: StageState, parents: Sequence[str]) -> str:
     if parents:
         parts.append(f"after {', '.join(dict.fromkeys(parents))}")
     return "; ".join(parts)
+
+
+def notes(sweeps: Sequence[Sweep], store: Store) -> list[str]:
+    """A line for each thing that the user should know of the sweeps."""
+    missing = missing_note(known for sweep in sweeps for known in sweep.missing_corpora)
+    named = (name_note(sweep, store) for sweep in sweeps)
+    untrained = (mechanism_note(sweep) for sweep in sweeps)
+    return [note for note in (missing, *named, *untrained) if note]
+
+
+def mechanism_note(sweep: Sweep) -> str | None:
+    """One line about models that get an embedding of another mechanism without training."""
+    swapped = {
+        stage.label: stage.model_spec
+        for stage in sweep.stages
+        if isinstance(stage.spec, SwapEmbedding)
+        and stage.model_spec is not None
+        and stage.model_spec.trained_mechanism != stage.model_spec.embedding.name
+    }
+    if not swapped:
+        return None
+    (name, model), more = next(iter(swapped.items())), len(swapped) - 1
+    others = f" (and {more} more)" if more else ""
+    return (
+        f"{name}{others}: the weights were trained with {model.trained_mechanism}, and"
+        f" {model.embedding.name} is another mechanism, which no step of training adapts them to"
+    )
+
+
+def name_note(sweep: Sweep, store: Store) -> str | None:
+    """A line about another file of the sweep's name with other content, whose report is stored."""
+    other = store.sweep_file(sweep.name)
+    if other is None or not _is_of_user(sweep.path, store) or not _is_of_user(other, store):
+        return None
+    try:
+        same = other.samefile(sweep.path) or other.read_bytes() == sweep.path.read_bytes()
+        content = None if same else Document(other).value
+    except (OSError, SweepError):
+        return None
+    if not isinstance(content, dict) or content.get("name") != sweep.name:
+        return None
+    return (
+        f"two sweep files have the name {sweep.name!r}: {sweep.path} and {other}. They share a"
+        " report and an MLflow experiment; give one of them another name"
+    )
+
+
+def keep_file(sweep: str, path: Path, store: Store) -> None:
+    """Remember which file the sweep of this name comes from."""
+    if _is_of_user(path, store):
+        store.keep_sweep_file(sweep, path)
+
+
+def _is_of_user(path: Path, store: Store) -> bool:
+    """Whether the file is there, and is no copy inside the store."""
+    return path.is_file() and not store.contains(path)

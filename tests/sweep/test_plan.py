@@ -220,8 +220,6 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
     totals = content["totals"]
     assert totals.pop("wall_seconds")["bound"] > 0
     assert totals.pop("saved")["stages"] == 0
-    bfloat16 = totals.pop("bfloat16")  # None on a processor without it
-    assert bfloat16 is None or 0 < bfloat16["saved"] < bfloat16["seconds"]
     least = totals.pop("least")
     assert least == {name: totals[name] for name in least} | {"stages": len(todo)}
     assert totals == {

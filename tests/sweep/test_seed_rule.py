@@ -10,7 +10,7 @@ import pytest
 import yaml
 from sweep_files import keys, load, told
 
-from fope_lab.sweep.report_check import seed_rule_problems
+from fope_lab.sweep.load import seed_rule_problems
 from fope_lab.sweep.schema import sweep_json_schema
 from fope_lab.sweep.sweep_file import SeedRule, StoppedEarly
 

@@ -10,7 +10,7 @@ from sweep_files import BASE, PRETRAIN, changed, keys, load, of, told
 
 from fope_lab.planning.estimate import estimate_plans
 from fope_lab.sweep import plan
-from fope_lab.sweep.notes import mechanism_note
+from fope_lab.sweep.plan import mechanism_note
 
 YARN = {"type": "yarn", "factor": 4}
 EXTEND = {"kind": "extend", "from": "pretrain", "train": "none", "embedding": YARN}

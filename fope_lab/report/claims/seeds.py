@@ -37,7 +37,6 @@ from fope_lab.statistics.decision import STUDENT_T, SeedTest
 from fope_lab.statistics.sequential import SequentialT
 from fope_lab.store import StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
-from fope_lab.sweep.report_check import may_stop_early
 from fope_lab.sweep.sweep_file import SeedRule, StoppedEarly
 
 NOT_YET = "its seed is added if the rule of `seeds` asks for it"
@@ -285,7 +284,7 @@ def _needs_of_stops(
 def _first_trainings(sweep: Sweep) -> Iterator[tuple[Stage, ...]]:
     """The first trainings of a chain that may stop early, each under seeds 0, 1, 2 …"""
     stages = {stage.key: stage for stage in sweep.stages}
-    named = {s.key for found in sweep.by_section.values() for s in found if may_stop_early(s)}
+    named = {s.key for found in sweep.by_section.values() for s in found if s.may_stop_early}
     later: set[str] = set()
     for stage in sweep.stages:  # parents come before their children
         if any(key in named or key in later for key in stage.parents.values()):
