@@ -23,7 +23,7 @@ from fope_lab.model import ModelConfig, flops_per_token
 from fope_lab.processor import processor
 from fope_lab.stages import Resources
 from fope_lab.stages.training import TrainingConfig
-from fope_lab.sweep.cost import computed_widths
+from fope_lab.stages.widths import computed_widths
 
 if TYPE_CHECKING:
     import torch

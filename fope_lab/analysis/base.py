@@ -122,6 +122,12 @@ class Analysis(ABC):
     def draw(self, arrays: Arrays) -> Figure:
         """A matplotlib figure in the stand-in colours of fope_lab/drawing/svg.py."""
 
+    def svg(self, arrays: Arrays) -> str:
+        """The figure as a file of its own, which describes itself by what the analysis says."""
+        from fope_lab.drawing.svg import standalone_svg
+
+        return standalone_svg(self.draw(arrays), self.name, self.says)
+
     def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """Single numbers beside the figure, of any type, by names that begin with a letter.
 

@@ -81,16 +81,13 @@ class AnalysisStage(Evaluation, kind="analysis"):
 
     def run(self, context: Context) -> dict[str, Any]:
         """Save `arrays.npz` and `figure.svg`, and log the analysis's numbers and curves."""
-        from fope_lab.drawing.svg import standalone_svg
-
         analysis: Analysis = self.analysis
         arrays = analysis.compute(self._subject(context), context.report_progress)
         numbers = {name: float(value) for name, value in analysis.numbers(arrays).items()}
 
         def write(directory: Path) -> None:
             np.savez_compressed(directory / ARRAYS, allow_pickle=False, **arrays)
-            svg = standalone_svg(analysis.draw(arrays), analysis.name, analysis.says)
-            (directory / FIGURE).write_text(svg, encoding="utf-8")
+            (directory / FIGURE).write_text(analysis.svg(arrays), encoding="utf-8")
 
         context.log_numbers(numbers)
         position = attrgetter("x")

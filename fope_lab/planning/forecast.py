@@ -22,9 +22,9 @@ from fope_lab.model.config import flops_per_token
 from fope_lab.processor import processor
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.key import config_json, digest
+from fope_lab.stages.widths import computed_widths
 from fope_lab.store import Store
 from fope_lab.store.attempts import WorkTime
-from fope_lab.sweep.cost import computed_widths
 from fope_lab.sweep.graph import Stage
 
 TRAINING, EVALUATION = "training", "evaluation"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from report_samples import make_report, write_plan
 
-from fope_lab import api
+import fope_lab
 from fope_lab.planning.needed_stages import plan_sweeps
 from fope_lab.report import Report
 from fope_lab.report.render.documents import render_html, render_markdown
@@ -147,7 +147,7 @@ def test_results_that_are_there_and_do_not_count_are_in_no_mean(
     [planned] = plan_sweeps([sweep], store)
     again = make_report(planned, store)
     assert [cell.estimate for cell in again.cells] == [cell.estimate for cell in report.cells]
-    frame = api.results(sweep, store)
+    frame = fope_lab.results(sweep, store)
     counted = frame[frame.embedding == "rope"].groupby("stage").seed.unique()
     assert {stage: list(seeds) for stage, seeds in counted.items()} == {
         "pretrain": [0, 2],
