@@ -11,6 +11,17 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from plain_softmax import (
+    HEAD_DIM,
+    HEADS,
+    SIZES,
+    assert_near,
+    assert_same,
+    both,
+    gradients,
+    inputs,
+    plain_attention,
+)
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -21,8 +32,7 @@ from fope_lab.model import attention, block_attention
 from fope_lab.model.attention import causal_attention, consecutive
 from fope_lab.model.block_attention import Documents
 
-HEADS, HEAD_DIM, LENGTH = 4, 16, 77  # three chunks, the last of them smaller
-SIZES = {"head_dim": HEAD_DIM, "num_heads": HEADS, "train_length": 64}
+LENGTH = 77  # three chunks, the last of them smaller
 BIASES = ["alibi", "kerple", "kerple-power", "fire"]
 COUNT = torch.arange(LENGTH)
 POSITIONS = {
@@ -34,54 +44,9 @@ POSITIONS = {
 }
 
 
-def plain_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    positions: Tensor,
-    embedding: PositionEmbedding,
-    documents: Tensor | None = None,
-) -> Tensor:
-    q, k, v = (x.double() for x in (q, k, v))
-    groups = q.shape[1] // k.shape[1]
-    k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
-    logits = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    queries, keys = logits.shape[-2:]
-    bias = embedding.bias(positions[..., keys - queries :], positions)
-    if bias is not None:
-        logits = logits + bias
-    hidden = torch.arange(keys) > torch.arange(keys - queries, keys)[:, None]
-    if documents is not None:
-        other = documents[:, keys - queries :, None] != documents[:, None, :]
-        hidden = hidden | other[:, None]
-    return logits.masked_fill(hidden.to(logits.device), -math.inf).softmax(dim=-1) @ v
-
-
-def inputs(
-    kv_heads: int = HEADS, queries: int = LENGTH, dtype: torch.dtype = torch.float64
-) -> list[Tensor]:
-    """Queries, keys and values in memory as projections leave them."""
-    generator = torch.Generator().manual_seed(kv_heads)
-    sizes = ((queries, HEADS), (LENGTH, kv_heads), (LENGTH, kv_heads))
-    return [
-        torch.randn(2, length, heads, HEAD_DIM, dtype=torch.float64, generator=generator)
-        .to(dtype)
-        .transpose(1, 2)
-        .requires_grad_()
-        for length, heads in sizes
-    ]
-
-
 def build(spec: Any) -> PositionEmbedding:
     """What it learns is float64, so that gradients can be compared closely."""
     return build_embedding(spec, **SIZES).double()
-
-
-def gradients(mixed: Tensor, *of: Tensor) -> tuple[Tensor, ...]:
-    """Of a weighted sum of the results, with weights that bfloat16 holds exactly."""
-    generator = torch.Generator().manual_seed(7)
-    weight = torch.randn(mixed.shape, dtype=torch.float64, generator=generator).bfloat16()
-    return torch.autograd.grad((mixed * weight.to(mixed.device)).sum(), of)
 
 
 @pytest.mark.parametrize("spec", ["nope", "rope", *BIASES])
@@ -91,33 +56,11 @@ def gradients(mixed: Tensor, *of: Tensor) -> tuple[Tensor, ...]:
 def test_it_is_the_plain_softmax_with_its_gradients(
     spec: Any, kv_heads: int, place: str, queries: int
 ) -> None:
-    embedding, positions = build(spec), POSITIONS[place]
-    q, k, v = inputs(kv_heads, queries)
-    mixed = causal_attention(q, k, v, positions, embedding)
-    expected = plain_attention(q, k, v, positions, embedding)
-    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-12)
-    learned = [*embedding.parameters()] if embedding.biases else []
-    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
-    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize("spec", ["nope", *BIASES])
-@pytest.mark.parametrize("kv_heads", [4, 1])
-@pytest.mark.parametrize("place", ["from 0", "of each sequence, with gaps"])
-@pytest.mark.parametrize("queries", [LENGTH, 40])
-def test_documents_are_the_plain_softmax_of_each(
-    spec: str, kv_heads: int, place: str, queries: int
-) -> None:
-    embedding, positions = build(spec), POSITIONS[place]
-    numbers = torch.stack([COUNT // 33, (COUNT % 7 > 2).long()])  # the second row's take turns
-    documents = Documents.of(numbers, embedding)
-    q, k, v = inputs(kv_heads, queries)
-    mixed = causal_attention(q, k, v, positions, embedding, documents)
-    expected = plain_attention(q, k, v, positions, embedding, numbers)
-    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-12)
-    learned = [*embedding.parameters()] if embedding.biases else []
-    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
-    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+    """Of all tokens, and of documents; those of the second row take turns."""
+    embedding, of = build(spec), inputs(LENGTH, kv_heads, queries)
+    for documents in (None, torch.stack([COUNT // 33, (COUNT % 7 > 2).long()])):
+        found = both(*of, POSITIONS[place], embedding, documents)
+        assert_same(*found, *of, *embedding.parameters())
 
 
 @pytest.mark.parametrize("spec", BIASES)
@@ -129,14 +72,8 @@ def test_the_size_of_a_chunk_changes_nothing(
 ) -> None:
     monkeypatch.setattr(block_attention, "BIASED_QUERIES", queries)
     monkeypatch.setattr(block_attention, "CPU_PAIRS", pairs)
-    embedding, positions = build(spec), POSITIONS[place]
-    q, k, v = inputs()
-    mixed, expected = (
-        path(q, k, v, positions, embedding) for path in (causal_attention, plain_attention)
-    )
-    learned = [*embedding.parameters()]
-    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
-    torch.testing.assert_close((mixed, *ours), (expected, *theirs), rtol=1e-9, atol=1e-11)
+    embedding, of = build(spec), inputs(LENGTH)
+    assert_same(*both(*of, POSITIONS[place], embedding), *of, *embedding.parameters())
 
 
 @pytest.mark.parametrize("spec", ["nope", *BIASES])
@@ -147,7 +84,7 @@ def test_narrow_inputs_lose_no_more_than_their_own_rounding(
 ) -> None:
     """Inputs are bfloat16 numbers, so only results are rounded: by up to 2⁻⁸ of themselves."""
     embedding, positions = build_embedding(spec, **SIZES), POSITIONS[place]
-    q, k, v = inputs(2, dtype=torch.bfloat16)
+    q, k, v = inputs(LENGTH, 2, dtype=torch.bfloat16)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         mixed = causal_attention(q, k, v, positions, embedding)
     assert mixed.dtype == torch.bfloat16
@@ -157,23 +94,16 @@ def test_narrow_inputs_lose_no_more_than_their_own_rounding(
     roundings = 1 if embedding.biases else 2
     atol = (roundings - 1) * unit * v.abs().max().item() + 1e-5
     torch.testing.assert_close(mixed.double(), expected, rtol=unit, atol=atol)
-    learned = [*embedding.parameters()]
-    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
-    for our, their in zip(ours, theirs, strict=True):
-        # (FIRE's last bias moves all logits of a head alike: its gradient is 0.)
-        assert (our - their).norm() < roundings * unit * their.norm() + 1e-4
+    # (FIRE's last bias moves all logits of a head alike: its gradient is 0.)
+    of = (q, k, v, *embedding.parameters())
+    assert_near(mixed, expected, *of, unit=roundings * unit, atol=1e-4)
 
 
 @pytest.mark.parametrize("spec", BIASES)
 def test_float32_is_right_to_float32(spec: str) -> None:
-    embedding = build_embedding(spec, **SIZES)
-    q, k, v = inputs(2, dtype=torch.float32)
-    mixed = causal_attention(q, k, v, COUNT, embedding)
-    expected = plain_attention(q, k, v, COUNT, embedding)
-    torch.testing.assert_close(mixed.double(), expected, rtol=0, atol=1e-5)
-    learned = [*embedding.parameters()]
-    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    embedding, of = build_embedding(spec, **SIZES), inputs(LENGTH, 2, dtype=torch.float32)
+    of += embedding.parameters()
+    assert_same(*both(*of[:3], COUNT, embedding), *of, values=1e-5, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("spec", ["kerple", "kerple-power", "fire"])
@@ -184,7 +114,7 @@ def test_a_bias_learned_in_bfloat16_loses_no_more_than_its_own_rounding(
     """Sums over chunks are not rounded on the way."""
     monkeypatch.setattr(block_attention, "BIASED_QUERIES", 2)
     embedding = build_embedding(spec, **SIZES).bfloat16()
-    q, k, v = inputs(2, dtype=torch.bfloat16)
+    q, k, v = inputs(LENGTH, 2, dtype=torch.bfloat16)
     learned = [*embedding.parameters()]
     ours, theirs = (
         gradients(path(q, k, v, POSITIONS[place], embedding), *learned)
@@ -222,13 +152,9 @@ def test_a_bias_keeps_its_precision_with_bfloat16_queries(step: int) -> None:
 def test_what_is_frozen_gets_no_gradient() -> None:
     embedding = build("fire")
     embedding.c.requires_grad_(False)
-    q, k, v = inputs()
-    mixed, expected = (
-        path(q, k, v, COUNT, embedding) for path in (causal_attention, plain_attention)
-    )
+    q, k, v = inputs(LENGTH)
     learned = [parameter for parameter in embedding.parameters() if parameter.requires_grad]
-    ours, theirs = (gradients(one, *learned) for one in (mixed, expected))
-    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+    assert_same(*both(q, k, v, COUNT, embedding), *learned)
     mixed = causal_attention(
         q.detach(), k.detach(), v.detach(), COUNT, embedding.requires_grad_(False)
     )
@@ -261,7 +187,7 @@ class Unused(Embedding):
 def test_an_embedding_may_learn_what_its_bias_does_not_need(fixed: bool) -> None:
     shape = Shape(head_dim=HEAD_DIM, num_heads=HEADS, num_kv_heads=HEADS, train_length=64)
     embedding = PositionEmbedding(Unused(fixed=fixed), shape)
-    q, k, v = inputs()
+    q, k, v = inputs(LENGTH)
     mixed = causal_attention(q, k, v, COUNT, embedding)
     other, slope = gradients(mixed, embedding.other, embedding.slope)
     assert other == 0
@@ -302,7 +228,7 @@ def test_memory_grows_with_the_length_and_not_with_its_square(spec: str, gap: in
 @pytest.mark.parametrize("spec", BIASES)
 def test_only_the_inputs_are_kept_for_the_gradient(spec: str) -> None:
     embedding = build(spec)
-    q, k, v = inputs()
+    q, k, v = inputs(LENGTH)
     kept: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -342,13 +268,9 @@ def test_consecutive_positions_are_known(positions: Tensor, expected: bool) -> N
 @pytest.mark.parametrize("queries", [LENGTH, 40, 1])
 def test_a_gpus_paths_are_the_plain_softmax_too(spec: str, place: str, queries: int) -> None:
     embedding, positions = build_embedding(spec, **SIZES).cuda(), POSITIONS[place].cuda()
-    q, k, v = (x.detach().cuda().requires_grad_() for x in inputs(2, queries, torch.float32))
-    mixed = causal_attention(q, k, v, positions, embedding)
-    expected = plain_attention(q, k, v, positions, embedding)
-    learned = [*embedding.parameters()]
-    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
-    for our, their in zip((mixed, *ours), (expected, *theirs), strict=True):
-        assert (our - their).norm() < 1e-5 * their.norm() + 1e-5
+    of = inputs(LENGTH, 2, queries, device="cuda", dtype=torch.float32)
+    mixed, expected = both(*of, positions, embedding)
+    assert_near(mixed, expected, *of, *embedding.parameters(), unit=1e-5, atol=1e-5)
 
 
 def test_a_cpu_never_imports_the_gpus_kernels() -> None:

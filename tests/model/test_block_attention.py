@@ -10,47 +10,23 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_softmax import (
+    HEAD_DIM,
+    HEADS,
+    NOPE,
+    SIZES,
+    assert_same,
+    both,
+    inputs,
+    plain_attention,
+    plain_weights,
+)
 from torch import Tensor
 
 from fope_lab.embeddings import build_embedding
 from fope_lab.model import attention, block_attention
 from fope_lab.model.attention import BLOCKS_TO, causal_attention, quicker_in_blocks
 from fope_lab.model.block_attention import QUERIES, Documents, packed
-
-HEADS, HEAD_DIM = 4, 16
-NOPE = build_embedding("nope", head_dim=HEAD_DIM, num_heads=HEADS, train_length=64)
-
-
-def inputs(length: int, queries: int, kv_heads: int, rows: int = 2) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(length)
-    sizes = ((queries, HEADS), (length, kv_heads), (length, kv_heads))
-    return [
-        torch.randn(rows, tokens, heads, HEAD_DIM, dtype=torch.float64, generator=generator)
-        .transpose(1, 2)
-        .requires_grad_()
-        for tokens, heads in sizes
-    ]
-
-
-def plain_weights(q: Tensor, k: Tensor, numbers: Tensor | None = None) -> Tensor:
-    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-    logits = q @ k.mT / math.sqrt(q.shape[-1])
-    queries, keys = logits.shape[-2:]
-    seen = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
-    if numbers is not None:
-        seen = seen & (numbers[:, keys - queries :, None] == numbers[:, None])[:, None]
-    return logits.masked_fill(~seen, -math.inf).softmax(dim=-1)
-
-
-def plain(q: Tensor, k: Tensor, v: Tensor, numbers: Tensor | None = None) -> Tensor:
-    return plain_weights(q, k, numbers) @ v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
-
-
-def assert_same(ours: Tensor, theirs: Tensor, given: list[Tensor]) -> None:
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
-    weight = torch.randn(ours.shape, dtype=ours.dtype, generator=torch.Generator().manual_seed(7))
-    found, expected = (torch.autograd.grad((one * weight).sum(), given) for one in (ours, theirs))
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
@@ -60,8 +36,8 @@ def assert_same(ours: Tensor, theirs: Tensor, given: list[Tensor]) -> None:
 def test_it_is_the_plain_softmax_with_its_gradients(
     kv_heads: int, length: int, queries: int
 ) -> None:
-    q, k, v = inputs(length, queries, kv_heads)
-    assert_same(block_attention.block_attention(q, k, v), plain(q, k, v), [q, k, v])
+    of = inputs(length, kv_heads, queries)
+    assert_same(block_attention.block_attention(*of), plain_attention(*of), *of)
 
 
 @given(
@@ -74,11 +50,10 @@ def test_documents_are_the_plain_softmax_of_each_whatever_their_order(
     rows: list[list[int]], queries: int, size: int
 ) -> None:
     numbers = torch.tensor(rows)
-    q, k, v = inputs(23, queries, 2, len(rows))
+    of = inputs(23, 2, queries, len(rows))
     before, block_attention.QUERIES = block_attention.QUERIES, size
     try:
-        mixed = causal_attention(q, k, v, torch.arange(23), NOPE, Documents.of(numbers, NOPE))
-        assert_same(mixed, plain(q, k, v, numbers), [q, k, v])
+        assert_same(*both(*of, torch.arange(23), NOPE, numbers), *of)
     finally:
         block_attention.QUERIES = before
 
@@ -92,26 +67,26 @@ def test_a_block_starts_with_the_first_of_its_documents(rows: list[list[int]]) -
 def test_dropout_sets_weights_to_0_and_divides_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_attention, "QUERIES", 5)
     rows, length, share = 100, HEAD_DIM, 0.3
-    q, k, _ = inputs(length, length, HEADS, rows)
+    q, k, _ = inputs(length, rows=rows)
     # With these values the results are the weights.
     v = torch.eye(length, dtype=torch.float64).expand(rows, HEADS, -1, -1).contiguous()
     numbers = torch.arange(length).expand(rows, -1) // 9
     torch.manual_seed(0)
     used = block_attention.block_attention(q, k, v, packed(numbers), share)
-    weights = plain_weights(q, k, numbers)
+    weights = plain_weights(q, k, None, NOPE, numbers)
     kept = used > 0
     torch.testing.assert_close(used[kept], weights[kept] / (1 - share))
     assert kept.sum() / (weights > 0).sum() == pytest.approx(1 - share, abs=0.02)
 
 
 def test_dropout_has_the_gradient_of_what_it_kept() -> None:
-    q, k, v = inputs(7, 7, 2, 1)
+    q, k, v = inputs(7, 2, rows=1)
 
     def dropping(*given: Tensor) -> Tensor:
         torch.manual_seed(3)
         return block_attention.block_attention(*given, dropout=0.5)
 
-    assert not torch.equal(dropping(q, k, v), plain(q, k, v))
+    assert not torch.equal(dropping(q, k, v), plain_attention(q, k, v))
     assert torch.autograd.gradcheck(dropping, (q, k, v))
 
 
@@ -120,7 +95,7 @@ def test_bfloat16_rounds_about_as_much_as_the_plain_way_of_transformers() -> Non
 
     The gradient of softmax is that of the rounded weights, which adds a little.
     """
-    exact = inputs(3 * QUERIES, 3 * QUERIES, HEADS)
+    exact = inputs(3 * QUERIES)
     narrow = [x.detach().bfloat16().requires_grad_() for x in exact]
     exact = [x.detach().double().requires_grad_() for x in narrow]
 
@@ -135,7 +110,7 @@ def test_bfloat16_rounds_about_as_much_as_the_plain_way_of_transformers() -> Non
         grads = torch.autograd.grad(mixed.sin().sum(), given)
         return [one.detach().double() for one in (mixed, *grads)]
 
-    right = results(plain(*exact), exact)
+    right = results(plain_attention(*exact), exact)
     ours = results(block_attention.block_attention(*narrow), narrow)
     theirs = results(eager(*narrow), narrow)
     for one, other, expected in zip(ours, theirs, right, strict=True):
@@ -179,9 +154,9 @@ def test_the_path_follows_from_dtype_and_length(
 def test_queries_and_keys_that_a_norm_left_wider_are_read_as_the_values_are(
     spec: str, packs: bool
 ) -> None:
-    embedding = build_embedding(spec, head_dim=HEAD_DIM, num_heads=HEADS, train_length=64)
+    embedding = build_embedding(spec, **SIZES)
     documents = Documents.of(torch.tensor([[0] * 4 + [1] * 5] * 2), embedding) if packs else None
-    q, k, v = (x.detach().float() for x in inputs(9, 9, 2))
+    q, k, v = (x.detach().float() for x in inputs(9, 2))
     narrow = [x.bfloat16().requires_grad_() for x in (q, k, v)]
     wide = [x.detach().float().requires_grad_() for x in narrow[:2]]
     expected = causal_attention(*narrow, torch.arange(9), embedding, documents)
@@ -199,9 +174,8 @@ def test_keys_are_repeated_where_no_kernel_takes_groups(
     length: int, queries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention, "takes_groups", lambda q, masked: False)
-    given = inputs(length, queries, 2)
-    found = attention.unbiased_attention(*given, None, 0.0)
-    assert_same(found, plain(*given), given)
+    of = inputs(length, 2, queries)
+    assert_same(attention.unbiased_attention(*of, None, 0.0), plain_attention(*of), *of)
 
 
 @pytest.mark.parametrize(

@@ -3,50 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
+from plain_softmax import (
+    HEAD_DIM,
+    HEADS,
+    SIZES,
+    assert_near,
+    assert_same,
+    both,
+    inputs,
+    plain_attention,
+)
 from torch import Tensor
 from torch.nn.attention import flex_attention as torch_flex
 
 from fope_lab.embeddings import build_embedding
-from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import Decoder, ModelConfig, flex
 from fope_lab.model.attention import causal_attention, distance_table
 from fope_lab.model.block_attention import block_attention, packed
 
-HEADS, HEAD_DIM = 4, 16
 RELATIVE = ["alibi", "kerple", "kerple-power"]
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-
-
-def plain_attention(q: Tensor, k: Tensor, v: Tensor, embedding: PositionEmbedding) -> Tensor:
-    q, k, v = (x.double() for x in (q, k, v))
-    groups = q.shape[1] // k.shape[1]
-    k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
-    positions = torch.arange(q.shape[2], device=q.device)
-    bias = embedding.bias(positions, positions)
-    logits = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + bias
-    future = positions > positions[:, None]
-    return logits.masked_fill(future, -math.inf).softmax(dim=-1) @ v
-
-
-def inputs(length: int, kv_heads: int, **options: Any) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(length)
-    return [
-        torch.randn(2, length, heads, HEAD_DIM, dtype=torch.float64, generator=generator)
-        .to(**options)
-        .transpose(1, 2)
-        .requires_grad_()
-        for heads in (HEADS, kv_heads, kv_heads)
-    ]
-
-
-def gradients(mixed: Tensor, *of: Tensor) -> tuple[Tensor, ...]:
-    generator = torch.Generator().manual_seed(7)
-    weight = torch.randn(mixed.shape, dtype=torch.float64, generator=generator).bfloat16()
-    return torch.autograd.grad((mixed * weight.to(mixed.device)).sum(), of)
 
 
 @pytest.fixture
@@ -62,14 +41,11 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 @pytest.mark.parametrize("length", [1, 77, 128, 300])
 def test_it_is_the_plain_softmax_with_its_gradients(spec: str, kv_heads: int, length: int) -> None:
-    embedding = build_embedding(spec, head_dim=HEAD_DIM, num_heads=HEADS, train_length=64).double()
+    embedding = build_embedding(spec, **SIZES).double()
     q, k, v = inputs(length, kv_heads)
     mixed = flex.flex_attention(q, k, v, distance_table(embedding, torch.arange(length)))
-    expected = plain_attention(q, k, v, embedding)
-    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-12)
-    learned = [*embedding.parameters()]
-    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
-    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+    expected = plain_attention(q, k, v, None, embedding)
+    assert_same(mixed, expected, q, k, v, *embedding.parameters())
 
 
 @pytest.mark.parametrize("length", [1, 100, 128, 129, 1000, 1024])
@@ -114,17 +90,13 @@ def test_a_training_reads_the_blocks_that_an_evaluation_made() -> None:
 def test_the_compiled_kernel_is_the_plain_softmax(
     spec: str, kv_heads: int, dtype: torch.dtype
 ) -> None:
-    embedding = build_embedding(spec, head_dim=HEAD_DIM, num_heads=HEADS, train_length=64).cuda()
+    embedding = build_embedding(spec, **SIZES).cuda()
     # Weights of the values and gradients of logits are rounded, and then the results.
     unit = 2**-8 if dtype == torch.bfloat16 else 2**-18
     for length in (77, 300, 1024):
-        q, k, v = inputs(length, kv_heads, device="cuda", dtype=dtype)
-        mixed = causal_attention(q, k, v, torch.arange(length, device="cuda"), embedding)
-        expected = plain_attention(q, k, v, embedding)
-        learned = [*embedding.parameters()]
-        ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
-        for our, their in zip((mixed, *ours), (expected, *theirs), strict=True):
-            assert (our - their).norm() < 3 * unit * their.norm() + 1e-4
+        of = inputs(length, kv_heads, device="cuda", dtype=dtype)
+        found = both(*of, torch.arange(length, device="cuda"), embedding)
+        assert_near(*found, *of, *embedding.parameters(), unit=3 * unit, atol=1e-4)
 
 
 @needs_gpu
@@ -148,7 +120,7 @@ def test_the_kernel_in_a_compiled_decoder(spec: str, documents: bool) -> None:
 def test_a_bias_keeps_its_precision_in_the_kernel() -> None:
     """Keys that make up for the last query's bias exactly: it looks at all of them alike."""
     length = 2048
-    embedding = build_embedding("alibi", head_dim=HEAD_DIM, num_heads=HEADS, train_length=64).cuda()
+    embedding = build_embedding("alibi", **SIZES).cuda()
     positions = torch.arange(length, device="cuda")
     bias = embedding.bias(positions[-1:], positions)
     wanted = -bias[:, 0]
@@ -227,9 +199,7 @@ def test_documents_in_the_kernel_are_those_in_blocks(kv_heads: int) -> None:
     q, k, v = inputs(300, kv_heads)
     ours = flex.document_attention(q, k, v, flex.document_blocks(numbers))
     theirs = block_attention(q, k, v, packed(numbers))
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
-    found, expected = (gradients(one, q, k, v) for one in (ours, theirs))
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+    assert_same(ours, theirs, q, k, v)
 
 
 @needs_gpu
@@ -241,6 +211,4 @@ def test_the_compiled_kernel_reads_documents_apart(dtype: torch.dtype) -> None:
         q, k, v = inputs(length, 2, device="cuda", dtype=dtype)
         ours = flex.document_attention(q, k, v, flex.document_blocks(numbers))
         theirs = block_attention(*(x.double() for x in (q, k, v)), packed(numbers))
-        found, expected = (gradients(one, q, k, v) for one in (ours, theirs))
-        for our, their in zip((ours, *found), (theirs, *expected), strict=True):
-            assert (our - their).norm() < 3 * unit * their.norm() + 1e-4
+        assert_near(ours, theirs, q, k, v, unit=3 * unit, atol=1e-4)

@@ -110,6 +110,8 @@ def test_a_full_disk_costs_the_checkpoint_and_says_so(
             sharded.begin(2, state, write)
             with pytest.raises(StoreError, match=r"no space left .* the checkpoint of step 2"):
                 sharded.wait()
+        with pytest.raises(StoreError, match=r"no space left .* the checkpoint of step 2"):
+            sharded.begin(2, state, _full)  # before the shards
         assert not sharded.is_writing
         paths = begun.writer.paths
         assert [one.step for one in list_checkpoints(paths)] == [1]
@@ -137,16 +139,6 @@ def test_a_disk_that_is_full_within_a_tensor_is_named(tmp_path: Path) -> None:
                 sharded.wait()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@pytest.mark.usefixtures("one_process")
-def test_a_full_disk_before_the_shards_leaves_no_draft(tmp_path: Path) -> None:
-    with Store(tmp_path).folder("pretrain", "key").begin("test", {}) as begun:
-        sharded = ShardedCheckpoints(begun.writer, Shards())
-        with pytest.raises(StoreError, match=r"no space left .* the checkpoint of step 1"):
-            sharded.begin(1, {"model.weight": torch.ones(3)}, _full)
-        assert not sharded.is_writing
-        assert not list(begun.writer.paths.checkpoints.glob(".*"))
 
 
 def _full(*arguments: object) -> None:

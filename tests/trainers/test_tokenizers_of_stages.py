@@ -132,15 +132,6 @@ def test_all_read_the_tokenizer_that_was_trained(done: tuple[Store, Sweep]) -> N
     assert trained.decode(packed.tokens[:40].tolist()).startswith("Paragraph 0 is about the num")
 
 
-def test_a_checkpoint_is_whole_by_itself(done: tuple[Store, Sweep], tmp_path: Path) -> None:
-    expected = load_tokenizer(read_config(checkpoint(done, "finetune")).tokenizer).identity()
-    moved = tmp_path / "moved"
-    shutil.copytree(checkpoint(done, "finetune"), moved)
-    name = read_config(moved).tokenizer
-    assert Path(name).is_relative_to(moved)
-    assert load_tokenizer(name).identity() == expected
-
-
 def test_a_moved_checkpoint_is_a_parent_with_its_tokenizer(
     done: tuple[Store, Sweep], tmp_path: Path
 ) -> None:
@@ -180,43 +171,28 @@ def test_chats_are_learnt_in_the_template_that_was_brought(done: tuple[Store, Sw
     assert PackedCorpus(prepared.path, {}).tokens[: len(ids)].tolist() == ids
 
 
-def test_a_tokenizer_with_ids_that_the_model_lacks_is_refused(
-    done: tuple[Store, Sweep], tmp_path: Path
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (600, r"the tokenizer has 10\d\d tokens, and the model of .* 512"),
+        (0, "has other ids"),  # of the right size, it would be learnt without a word
+    ],
+)
+def test_a_tokenizer_that_does_not_fit_the_model_is_refused(
+    done: tuple[Store, Sweep], tmp_path: Path, more: int, message: str
 ) -> None:
-    large = tmp_path / "large" / "tokenizer.json"
-    write_larger(checkpoint(done, "train-tokenizer") / "tokenizer.json", large)
-    _, sweep = done
-    [stage] = [stage for stage in sweep.stages if stage.section == "chats"]
-    spec = dataclasses.replace(stage.spec, tokenizer=str(large))
-    folder = Store(tmp_path / "store").folder("finetune", "key")
-    with (
-        pytest.raises(DataError, match=r"the tokenizer has 10\d\d tokens, and the model of .* 512"),
-        folder.begin("test", {}) as attempt,
-    ):
-        run(spec, attempt.writer, {"from": checkpoint(done, "pretrain")})
-
-
-def test_a_tokenizer_with_other_ids_is_refused(done: tuple[Store, Sweep], tmp_path: Path) -> None:
-    """Of the right size, it would be learnt without a word."""
-    own = checkpoint(done, "train-tokenizer") / "tokenizer.json"
-    content = json.loads(own.read_text())
-    names = list(content["model"]["vocab"])
-    content["model"]["vocab"] |= {names[-1]: len(names) - 2, names[-2]: len(names) - 1}
+    content = json.loads((checkpoint(done, "train-tokenizer") / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    one, other = list(vocabulary)[-2:]
+    if not more:
+        vocabulary |= {one: vocabulary[other], other: vocabulary[one]}
+    vocabulary |= {f"more{i}": len(vocabulary) + i for i in range(more)}
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     [stage] = [stage for stage in done[1].stages if stage.section == "chats"]
     spec = dataclasses.replace(stage.spec, tokenizer=str(tmp_path / "tokenizer.json"))
     folder = Store(tmp_path / "store").folder("finetune", "key")
-    with pytest.raises(DataError, match="has other ids"), folder.begin("test", {}) as attempt:
+    with pytest.raises(DataError, match=message), folder.begin("test", {}) as attempt:
         run(spec, attempt.writer, {"from": checkpoint(done, "pretrain")})
-
-
-def write_larger(path: Path, target: Path) -> None:
-    """A tokenizer with some hundred more tokens."""
-    content = json.loads(path.read_text())
-    vocabulary = content["model"]["vocab"]
-    vocabulary |= {f"more{i}": len(vocabulary) + i for i in range(1000 - len(vocabulary) + 20)}
-    target.parent.mkdir()
-    target.write_text(json.dumps(content))
 
 
 def test_a_changed_corpus_of_a_tokenizer_is_refused(tmp_path: Path) -> None:

@@ -65,17 +65,10 @@ def mixture() -> Data:
 
 
 def held_out(
-    corpora: dict[str, Path], tokens: int, rows: int = 3, workers: WorkerGroup | None = None
+    corpora: dict[str, Path], tokens: int, data: Data | None = None, **options: Any
 ) -> HeldOut:
-    return HeldOut(
-        mixture(),
-        corpora,
-        BYTES,
-        tokens=tokens,
-        length=LENGTH,
-        rows=rows,
-        workers=workers or WorkerGroup(),
-    )
+    chosen = {"length": LENGTH, "rows": 3, "workers": WorkerGroup()} | options
+    return HeldOut(data or mixture(), corpora, BYTES, tokens=tokens, **chosen)
 
 
 def counted_rows(batches: list[Batch]) -> list[bytes]:
@@ -117,7 +110,7 @@ def test_any_number_of_workers_reads_the_same_rows(
 ) -> None:
     expected = sorted(counted_rows(list(held_out(corpora, 11 * LENGTH).batches())))
     shares = [
-        list(held_out(corpora, 11 * LENGTH, rows, Member(rank, size)).batches())
+        list(held_out(corpora, 11 * LENGTH, rows=rows, workers=Member(rank, size)).batches())
         for rank in range(size)
     ]
     assert len({len(share) for share in shares}) == 1  # or the others would wait for ever
@@ -139,15 +132,14 @@ def posgen(length: int = 16) -> Data:
 @pytest.mark.parametrize(("rows", "size"), [(1, 1), (40, 1), (4, 3)])
 def test_a_task_alone_has_its_own_held_out_rows(rows: int, size: int) -> None:
     shares = [
-        HeldOut(posgen(), {}, BYTES, tokens=10**6, length=24, rows=rows, workers=Member(rank, size))
+        held_out({}, 10**6, posgen(), length=24, rows=rows, workers=Member(rank, size))
         for rank in range(size)
     ]
     assert [share.total for share in shares] == [62] * size  # a tenth of 5⁴ beginnings
     found = [row for share in shares for row in counted_rows(list(share.batches()))]
     expected = SequenceSet(subtask="recursive", modulus=5).sequences("validation", 62, 24)
     assert sorted(found) == sorted(bytes(row.tolist()) for row in expected)
-    few = HeldOut(posgen(), {}, BYTES, tokens=100, length=24, rows=rows, workers=WorkerGroup())
-    assert few.total == 4
+    assert held_out({}, 100, posgen(), length=24).total == 4
 
 
 def test_loss_and_accuracy_on_longer_rows_are_the_models(tmp_path: Path) -> None:
@@ -318,16 +310,7 @@ def test_the_first_half_is_what_an_evaluation_of_the_second_does_not_read(tmp_pa
     read_before = {tuple(tokens[at : at + LENGTH]) for at in range(0, ends, LENGTH)}
 
     def rows(first_half: bool) -> set[tuple[int, ...]]:
-        held = HeldOut(
-            data,
-            {"validation.0": tmp_path},
-            BYTES,
-            tokens=10**6,
-            length=LENGTH,
-            rows=1,
-            workers=WorkerGroup(),
-            first_half=first_half,
-        )
+        held = held_out({"validation.0": tmp_path}, 10**6, data, rows=1, first_half=first_half)
         return {tuple(batch_.input_ids[0].tolist()) for batch_ in held.batches()}
 
     assert rows(first_half=True) == read_before
