@@ -112,8 +112,9 @@ class Analysis(ABC):
         return {}
 
     @abstractmethod
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """The arrays that the figure is drawn from; `subject` is None if nothing is needed.
+    def compute(self, subject: Any, progress: Progress) -> Arrays:
+        """The arrays that the figure is drawn from; `subject` is a Subject, or None if nothing is
+        needed.
 
         Raises fope_lab.data.problems.DataError for a model that can't be analysed so.
         """

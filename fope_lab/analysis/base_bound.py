@@ -17,12 +17,13 @@ import numpy as np
 from annotated_types import MinLen
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress
 from fope_lab.analysis.spectrum import plain_ticks
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import EachOnce
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
+from fope_lab.drawing.panels import curve, legend, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,7 +103,7 @@ class BaseBound(
         first, last = (math.log(end) / math.log(ratio) for end in (LEAST_BASE, self.most))
         return np.asarray(ratio ** np.arange(math.ceil(first), math.floor(last) + 1))
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute `first_negative` (bases,), the distance at which each of `bases` fails.
 
         For each of the sorted `lengths`: `smallest`, the smallest base of the grid that holds up to
@@ -158,8 +159,6 @@ class BaseBound(
         return found
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, legend, panels
-
         lengths = arrays["lengths"]
         names = {
             "smallest": "smallest base that holds",

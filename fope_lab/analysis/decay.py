@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed
 from fope_lab.analysis.rotation import Base, Distances, HeadDim, OneRotation, Preset, as_complex
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.drawing.panels import curve, legend, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +61,7 @@ class Decay(
         for where, part in (("near", "nearest eighth"), ("far", "farthest eighth"))
     }
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute scores by distance: `constant` (length,) and `gaussian` (pairs, length)."""
         turned = self.turned()
         ones = np.ones((1, self.head_dim))
@@ -79,8 +80,6 @@ class Decay(
         }
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, legend, panels
-
         titles = ("Constant queries and keys", "Gaussian queries and keys")
         with panels(titles) as (figure, (constant, gaussian)):
             curve(constant, arrays["constant"], 0)

@@ -24,6 +24,7 @@ from fope_lab.analysis.reading import (
 )
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
+from fope_lab.drawing.panels import cells, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,13 +83,12 @@ class FrequencyUsage(
         )
     }
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Compute `frequencies` (head_dim/2,) in radians per token, from fast to slow, and the mean
         norms `query` (layers, num_heads, head_dim/2) and `key` (layers, num_kv_heads, head_dim/2).
 
         Raises DataError if the model has no such layer, or if it rotates nothing.
         """
-        assert subject is not None  # as it needs a text
         layers = subject.model.config.num_layers
         if self.layer >= layers:
             raise DataError(f"layer: found {self.layer}, needs at most {layers - 1}")
@@ -107,8 +107,6 @@ class FrequencyUsage(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import cells, panels
-
         names = dict(zip(KINDS, ("queries", "keys"), strict=True))
         maps = {
             f"Mean norm by layer, {name}": (arrays[kind].mean(axis=1), "layer")

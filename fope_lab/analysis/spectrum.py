@@ -17,6 +17,8 @@ from fope_lab.analysis.reading import embedding_of
 from fope_lab.analysis.rotation import turns, undertrained
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
+from fope_lab.drawing.panels import cells, panels
+from fope_lab.drawing.svg import COLOURS, DASHED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +71,7 @@ class Spectrum(
         ),
     }
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Compute the pairs' `frequencies` (head_dim/2,), `train_length`, and `omega` (n,) and
         `power` (n,), the mean spectrum over all layers and heads. For a Fourier embedding, also
         compute `series` (D,), the frequencies of its coefficients, and `usage` (D, pairs), the root
@@ -77,7 +79,6 @@ class Spectrum(
 
         Raises DataError if the embedding rotates nothing.
         """
-        assert subject is not None
         model = subject.model
         length = self.reach * model.train_length
         first = embedding_of(model, 0)
@@ -125,9 +126,6 @@ class Spectrum(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import cells, panels
-        from fope_lab.drawing.svg import COLOURS, DASHED
-
         frequencies, usage = arrays["frequencies"], arrays.get("usage")
         floor = 2 * np.pi / float(arrays["train_length"])
         blue, orange = (light for light, _ in COLOURS[:2])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed
 from fope_lab.analysis.reading import PAIRS
 from fope_lab.analysis.rotation import (
     Base,
@@ -31,6 +31,8 @@ from fope_lab.analysis.rotation import (
 from fope_lab.analysis.spectrum import angular, plain_ticks, power_spectrum
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
+from fope_lab.drawing.panels import curve, legend, panels
+from fope_lab.drawing.svg import DASHED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +88,7 @@ class GaussianContribution(
     ] = 1000
     seed: Seed = 0
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute `gaussian` (3, length), mean scores for entries of mean 0, 0.1 and 1 and variance
         1; `constant` (length,), the scores of all-ones vectors; and `undertrained` (length,), the
         contribution to these of the pairs that rotate but complete no turn in the trained length.
@@ -131,8 +133,6 @@ class GaussianContribution(
         }
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, legend, panels
-
         constant, undertrained = arrays["constant"], arrays["undertrained"]
         titles = [f"Gaussian, mean {mean:g}" for mean in MEANS]
         with panels((*titles, "Constant, by kind of pair"), columns=2) as (figure, axes):
@@ -184,7 +184,7 @@ class LowPass(
         "alias_difference": "greatest difference of a frequency above π from its alias",
     }
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute `frequencies` (head_dim/2,) in radians per token; `omega` and `power`
         (length/2 + 1,), the spectrum of the scores of all-ones vectors, which is the response to a
         wave of each frequency; and `aliases` (head_dim/2,), the greatest difference between
@@ -212,9 +212,6 @@ class LowPass(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, panels
-        from fope_lab.drawing.svg import DASHED
-
         omega, power = arrays["omega"], arrays["power"]
         pairs = (arrays["frequencies"] <= omega[:, None]).mean(axis=1)
         with panels(("Cumulative shares", "Response to each frequency")) as (figure, axes):
@@ -287,7 +284,7 @@ class TruncatedWave(
     base: Base = 10_000.0
     length: Annotated[int, Interval(ge=2, le=65_536), Doc("The trained length in tokens.")] = 512
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute for the pairs that rotate, from the fastest: `frequencies` in radians per token;
         `cycles`, α of Eq. 10; `remainder`, N − αN_m in tokens; and `elsewhere`, the share of the
         wave's power that is further from its own frequency than half of it. All are (pairs,).
@@ -353,8 +350,6 @@ class TruncatedWave(
         return numbers
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, legend, panels
-
         whole = 1 - arrays["remainder"] / self.length
         titles = ["Shares by pair", "Amplitude of three pairs, share of the length"]
         with panels(titles, columns=2, width=390, height=240) as (figure, (by_pair, spectra)):

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
+from fope_lab.drawing.panels import curve, legend, panels
+from fope_lab.drawing.svg import COLOURS, DASHED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,7 +120,7 @@ class Harmonics(
                 message = f"found {cycles}, needs less than half of length {self.length}"
                 raise DataError(Problem((name,), message))
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute the amplitudes (length/2 + 1,) of the first of two dimensions, by cycles in the
         length: `before` the layer, after the `linear` layer, and after the `activation`."""
         cycles = np.array([[self.first_cycles], [self.second_cycles]])
@@ -164,9 +166,6 @@ class Harmonics(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import panels
-        from fope_lab.drawing.svg import COLOURS
-
         titles = ("One wave per dimension", "After a linear layer", f"After {self.activation}")
         omega = 2 * np.pi * np.arange(self.length // 2 + 1) / self.length
         with panels(titles) as (figure, axes):
@@ -290,7 +289,7 @@ class SpectrumDamage(
             message = f"found {self.second_period:g}, which is first_period: needs another"
             raise DataError(Problem(("second_period",), message))
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute the contributions `true`, `rope` and `fope` (3, length) of the two dimensions and
         their sum; and `drawn` (draws, 3), the errors of FoPE with random coefficients.
 
@@ -330,9 +329,6 @@ class SpectrumDamage(
         }
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, legend, panels
-        from fope_lab.drawing.svg import DASHED
-
         names = ("true", "rope", "fope")
         titles = (
             f"First dimension (period {self.first_period:g})",

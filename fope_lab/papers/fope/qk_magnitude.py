@@ -18,6 +18,8 @@ from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Sequences
 from fope_lab.analysis.reading import ReadsPassages, frequencies_of, read
 from fope_lab.analysis.rotation import undertrained
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.drawing.panels import curve, legend, panels
+from fope_lab.drawing.svg import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,11 +76,10 @@ class QkMagnitude(
         )
     }
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Compute `queries` and `keys` (2, layers, head_dim): by dimension, the mean absolute
         values, and the absolute values of each head's mean over all tokens (see `magnitudes`); and
         `frequencies` (head_dim/2,) in radians per token, and `train_length` in tokens."""
-        assert subject is not None  # as it needs a text
         model, config = subject.model, subject.model.config
         queries, keys = (
             np.zeros((2, config.num_layers, heads, config.head_dim))
@@ -114,9 +115,6 @@ class QkMagnitude(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, legend, panels
-        from fope_lab.drawing.svg import COLOURS
-
         marked = np.tile(undertrained(arrays["frequencies"], int(arrays["train_length"])), 2)
         with panels(("Queries", "Keys"), width=360, height=240) as (figure, axes):
             for plot, name in zip(axes, ("queries", "keys"), strict=True):

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed
 from fope_lab.analysis.rotation import Base, Distances, HeadDim, Preset, as_complex, rotation
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
+from fope_lab.drawing.panels import curve, legend, panels
 from fope_lab.embeddings import parse_embedding
 from fope_lab.embeddings.frequencies import rope_ladder
 
@@ -145,7 +146,7 @@ class Constructions(
             )
             raise DataError(Problem(("embedding",), message))
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute the numbers of each construction.
 
         Prop. 3.1: `peaks` (n,), `peaked` (n, length), scores by distance; `hits` (queries,
@@ -216,8 +217,6 @@ class Constructions(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, panels
-
         titles = (
             "Prop. 3.1: a key for any distance",
             "Thm. 5.3: positional heads",
@@ -310,7 +309,7 @@ class RandomDecay(
         if self.reach & (self.reach - 1):
             raise ValueError(f"reach: found {self.reach}, needs a power of two")
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute `bounds` (n,), and for each bound the scores `constant` (n, length), a mean over
         draws; `gaussian` (n, length), one pair at one draw; and `deviation` (n, length), the root
         mean square of all Gaussian pairs and draws."""
@@ -370,8 +369,6 @@ class RandomDecay(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, legend, panels
-
         titles = ("Constant queries and keys", "One Gaussian query and key")
         with panels(titles, width=360, height=240) as (figure, plots):
             for i, bound in enumerate(arrays["bounds"].tolist()):

@@ -29,6 +29,7 @@ from fope_lab.analysis.reading import (
 )
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
+from fope_lab.drawing.panels import cells, panels
 from fope_lab.papers.p_rope.positional_heads import best_heads
 from fope_lab.papers.p_rope.semantic_heads import (
     SHOWN,
@@ -146,8 +147,6 @@ class ShowsHead:
         }
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import cells, panels
-
         logits = arrays["logits"]
         low, high = float(np.nanmin(logits)), float(np.nanmax(logits))
         where = f"layer {arrays['layer']}, head {arrays['head']}"
@@ -207,12 +206,11 @@ class AttentionHead(
         """The number of tokens of the passage."""
         return self.length
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Compute the arrays of `head_maps`.
 
         Raises DataError if the model has no such head or pair, or if it rotates nothing.
         """
-        assert subject is not None  # as it needs a text
         config = subject.model.config
         counts = {"layer": config.num_layers, "head": config.num_heads}
         for name, count in (*counts.items(), ("pair", config.head_dim // 2)):
@@ -266,14 +264,13 @@ class MarkedHead(
         ),
     ] = "behind"
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Compute the arrays of `head_maps` for the head that looks most for marked tokens, on the
         window of the text with the most of them; and `marked` (n,), which they are.
 
         Raises DataError if the text has no marked token or only marked ones, or if the model
         rotates nothing.
         """
-        assert subject is not None  # as it needs a text
         rotated_frequencies(subject.model, self.name)
         rows, is_marked, window = self.marked_passages(subject)
         scores = head_scores(subject.model, rows, is_marked[rows], progress)

@@ -31,6 +31,7 @@ from fope_lab.analysis.reading import (
     rotated_frequencies,
 )
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.drawing.panels import cells, curve, legend, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -110,7 +111,7 @@ class PositionalHeads(
         """How many tokens back each kind of head attends."""
         return {**OFFSETS, f"back{self.offset}": self.offset}
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Compute, for each of `kinds`, `weights` (kinds, layers, heads) as in `weights_at`;
         `ranking` (kinds, layers · heads, 2), layers and heads from the best on; `patterns` (kinds,
         drawn, drawn) of the best head among the first tokens; and `uniform` (kinds,), the weight
@@ -121,7 +122,6 @@ class PositionalHeads(
         """
         import torch
 
-        assert subject is not None  # as it needs a text
         config, offsets = subject.model.config, tuple(self.kinds.values())
         layers, heads, drawn = config.num_layers, config.num_heads, min(self.drawn, self.length)
         weights = np.zeros((len(offsets), layers, heads))
@@ -195,8 +195,6 @@ class PositionalHeads(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import cells, curve, legend, panels
-
         rotates = "key" in arrays
         titles = []
         for i, kind in enumerate(self.kinds):
@@ -263,7 +261,7 @@ class CauchySchwarz(
         int, Interval(ge=2), Doc("The number of tokens that the scores are drawn for.")
     ] = 8
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Find the best head of each kind, own and previous: `heads` (kinds, 2), layer and head.
 
         Its scores with the current and the previous token are in `contribution` and `bound`
@@ -273,7 +271,6 @@ class CauchySchwarz(
         """
         import torch
 
-        assert subject is not None  # as it needs a text
         rotated_frequencies(subject.model, self.name)
         config, drawn = subject.model.config, min(self.drawn, self.length)
         shape = (len(OFFSETS), config.num_layers, config.num_heads)
@@ -340,8 +337,6 @@ class CauchySchwarz(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, legend, panels
-
         titles = []
         for (layer, head), name in zip(arrays["heads"], TOKENS.values(), strict=True):
             titles += [f"Layer {layer}, head {head}: most on {name}", "Its means by pair"]

@@ -30,6 +30,7 @@ from fope_lab.analysis.reading import (
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
+from fope_lab.drawing.panels import cells, curve, legend, panels
 from fope_lab.papers.p_rope.positional_heads import best_heads
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class SemanticHeads(
 ):
     """The heads that attend most to tokens with one of `characters`, from any or the next token."""
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Compute `mass`, `behind`, `elsewhere` and `first` (layers, heads), `chance` and
         `occurrences` () as in `head_scores`; and `heads` (2, 2), layer and head of the highest mass
         and of the highest `behind` − `elsewhere`.
@@ -169,7 +170,6 @@ class SemanticHeads(
 
         Raises DataError if the text has no marked token, or only marked tokens.
         """
-        assert subject is not None  # as it needs a text
         model = subject.model
         rows, is_marked, window = self.marked_passages(subject)
         scores = head_scores(
@@ -230,8 +230,6 @@ class SemanticHeads(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import cells, curve, legend, panels
-
         scores = (arrays["mass"] - arrays["chance"], arrays["behind"] - arrays["elsewhere"])
         titles = []
         for name, values, (layer, head) in zip(

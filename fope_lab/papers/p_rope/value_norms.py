@@ -23,6 +23,7 @@ from fope_lab.analysis.reading import (
     rotated_frequencies,
 )
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.drawing.panels import cells, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,13 +86,12 @@ class ValueNorms(
         )
     }
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Compute `value` and `key` (layers, head_dim/2), and the `frequencies` (head_dim/2,) of
         keys in radians per token, from fast to slow.
 
         Raises DataError if the model rotates nothing.
         """
-        assert subject is not None  # as it needs a text
         frequencies = rotated_frequencies(subject.model, self.name)
         rows = self.passages(subject)
         return {"frequencies": frequencies, **mean_value_norms(subject.model, rows, progress)}
@@ -109,8 +109,6 @@ class ValueNorms(
         return numbers
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import cells, panels
-
         tops = {kind: float(arrays[kind].max()) for kind in KINDS}
         titles = [f"Mean norm by layer, {kind}s: 0 to {top:.3g}" for kind, top in tops.items()]
         with panels(titles, columns=2, width=390) as (figure, plots):

@@ -14,12 +14,14 @@ import numpy as np
 from annotated_types import MinLen
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress
 from fope_lab.analysis.rotation import Base, HeadDim, Positions, Rotation, TrainLength, rotation
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import EachOnce
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
+from fope_lab.drawing.panels import curve, legend, panels
+from fope_lab.drawing.svg import COLOURS, DASHED, GRID
 from fope_lab.embeddings import parse_embedding
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ class FeatureGap(
             for index, name in enumerate(self.embeddings)
         }
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute, for each embedding in order, `wavelengths`, `printed` and `greatest` gaps
         (embeddings, pairs), and `by_position` (embeddings, length): the maximum gap over x, as a
         mean over the pairs that complete a turn within the trained length; NaN if no pair does."""
@@ -175,9 +177,6 @@ class FeatureGap(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, legend, panels
-        from fope_lab.drawing.svg import DASHED
-
         titles = ("Pairs with a full turn", "Slower pairs", "Mean gap with a full turn")
         with panels(titles) as (figure, axes):
             for row, name in enumerate(self.embeddings):
@@ -249,7 +248,7 @@ class RotationAngles(
         ]
         return np.array(pairs)
 
-    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+    def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute, for RoPE and Resonance RoPE, `wavelengths` (2,) in tokens, and `angles` and
         `gaps` (2, length) in radians."""
         frequencies = self.frequencies()
@@ -276,9 +275,6 @@ class RotationAngles(
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        from fope_lab.drawing.panels import curve, legend, panels
-        from fope_lab.drawing.svg import COLOURS, GRID
-
         rope, resonance = arrays["wavelengths"]
         titles = (f"RoPE: wavelength {rope:.4g}", f"Resonance RoPE: wavelength {resonance:.4g}")
         parts = (("trained", slice(self.train_length)), ("new", slice(self.train_length, None)))
