@@ -13,7 +13,7 @@ from docs.generate.standings import standings
 from fope_lab.cli.render.embeddings import as_yaml, in_words
 from fope_lab.embeddings import embedding_names
 from fope_lab.embeddings.base import Shape
-from fope_lab.embeddings.describe import EXAMPLES, Description, Part, describe, inspect_embedding
+from fope_lab.embeddings.describe import EXAMPLES, Description, Inspection, Part, describe
 
 FOLDER = "gallery"
 
@@ -92,8 +92,8 @@ def _options(part: Part) -> str:
 def _learned(description: Description) -> str:
     definition = description.definition(EXAMPLES)
     shape = Shape(**SIZES, num_kv_heads=SIZES["num_heads"])
-    found = inspect_embedding(definition, shape)
+    found = Inspection(definition, shape)
     if not found.parameters:
         return "It learns nothing."
-    where = "in each layer" if found.per_layer else "that all layers share"
+    where = "in each layer" if definition.per_layer else "that all layers share"
     return f"It learns {found.parameters:,} numbers {where}, at the size of the picture."

@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from fope_lab.config.options import Option
 from fope_lab.config.problems import FieldPath, Problem, unknown_name
@@ -182,79 +182,46 @@ FAR = 10**12
 """A length in tokens beyond every original length, where dynamic frequencies have changed."""
 
 
-class PairRotation(NamedTuple):
-    """The rotation of one pair of dimensions.
-
-    `frequency` is in radians per token, or 0; `wavelength` the tokens of a full cycle, None if the
-    pair does not rotate; `cycles` their number in the training length.
-    """
-
-    pair: int
-    frequency: float
-    wavelength: float | None
-    cycles: float
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Inspection:
-    """The numbers of an embedding at a shape.
+    """The numbers of an embedding at a shape, and in sequences of `longer` tokens.
 
-    `learned` are the sizes of the learned tensors of one layer. `turns` are the rotations of the
-    pairs, by the length of the sequence in tokens: at the training length, and, if frequencies
-    depend on the length (`follows_length`), at the longer length that was requested.
+    Raises EmbeddingError if the definition does not fit the shape.
     """
 
+    definition: Embedding
     shape: Shape
-    per_layer: bool
-    learned: Mapping[str, tuple[int, ...]]
-    attention_factor: float
-    facts: Mapping[str, float]
-    follows_length: bool
-    turns: Mapping[int, tuple[PairRotation, ...]]
+    longer: int | None = None
+
+    def __post_init__(self) -> None:
+        check_definition(self.definition, self.shape)
 
     @property
     def parameters(self) -> int:
         """The learned parameters of one layer, or of the one module that all layers share."""
-        return sum(math.prod(size) for size in self.learned.values())
+        return sum(math.prod(size) for size in self.definition.learned_sizes(self.shape).values())
 
     @property
     def rotating(self) -> int | None:
         """How many of the head_dim/2 pairs rotate; None for an embedding without rotation."""
-        if not self.turns:
-            return None
-        return sum(turn.frequency != 0 for turn in self.turns[self.shape.train_length])
+        frequencies = self.definition.pair_frequencies(self.shape)
+        return sum(omega != 0 for omega in frequencies) if frequencies else None
 
+    @property
+    def follows_length(self) -> bool:
+        """Whether frequencies depend on the length of the sequence."""
+        at_training_length = self.definition.pair_frequencies(self.shape)
+        return at_training_length != self.definition.pair_frequencies(self.shape, FAR)
 
-def inspect_embedding(definition: Embedding, shape: Shape, longer: int | None = None) -> Inspection:
-    """The numbers of `definition` at `shape`, and in sequences of `longer` tokens.
-
-    Raises EmbeddingError if the definition does not fit the shape.
-    """
-    check_definition(definition, shape)
-    length = shape.train_length
-    trained, far = (_turns(definition, shape, tokens) for tokens in (length, FAR))
-    turns = {length: trained} if trained else {}
-    if trained != far and longer is not None:
-        turns[longer] = _turns(definition, shape, longer)
-    return Inspection(
-        shape=shape,
-        per_layer=definition.per_layer,
-        learned=definition.learned_sizes(shape),
-        attention_factor=definition.attention_factor(shape),
-        facts=definition.facts(shape),
-        follows_length=trained != far,
-        turns=turns,
-    )
-
-
-def _turns(definition: Embedding, shape: Shape, length: int) -> tuple[PairRotation, ...]:
-    cycle = 2 * math.pi
-    return tuple(
-        PairRotation(
-            pair, omega, cycle / omega if omega else None, omega * shape.train_length / cycle
-        )
-        for pair, omega in enumerate(definition.pair_frequencies(shape, length))
-    )
+    @property
+    def frequencies(self) -> dict[int, tuple[float, ...]]:
+        """The pairs' frequencies in radians per token, by the length of the sequence in tokens: at
+        the training length, and at `longer` where they depend on it."""
+        lengths = [self.shape.train_length]
+        if self.longer is not None and self.follows_length:
+            lengths.append(self.longer)
+        found = {n: self.definition.pair_frequencies(self.shape, n) for n in lengths}
+        return {length: frequencies for length, frequencies in found.items() if frequencies}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +263,7 @@ def _row(
     if not problems:
         definition = description.definition(options)
         try:
-            inspection = inspect_embedding(definition, shape, longer)
+            inspection = Inspection(definition, shape, longer)
         except EmbeddingError as error:
             problems = error.problems
     return InspectionRow(description=description, inspection=inspection, problems=problems)

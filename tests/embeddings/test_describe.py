@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -29,7 +28,6 @@ from fope_lab.embeddings.describe import (
     Inspection,
     describe,
     inspect_all,
-    inspect_embedding,
 )
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
 from fope_lab.embeddings.spec import TRANSFORMS
@@ -210,7 +208,7 @@ def test_whatever_is_described_is_told_or_refused(spec: Any) -> None:
 
 
 def inspected(name: str, shape: Shape = SHAPE, longer: int | None = None) -> Inspection:
-    return inspect_embedding(describe(name).definition(EXAMPLES), shape, longer)
+    return Inspection(describe(name).definition(EXAMPLES), shape, longer)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -222,24 +220,11 @@ def test_what_is_inspected_is_what_is_built(name: str) -> None:
         train_length=SHAPE.train_length,
     )
     assert ours.parameters == sum(parameter.numel() for parameter in module.parameters())
-    assert ours.attention_factor == module.attention_factor
     assert (ours.rotating is not None) == module.rotates
     if module.inv_freq is not None:
-        frequencies = [turn.frequency for turn in ours.turns[SHAPE.train_length]]
+        frequencies = ours.frequencies[SHAPE.train_length]
         expected = module.inv_freq
         assert torch.equal(torch.tensor(frequencies, dtype=expected.dtype), expected)
-
-
-def test_frequencies_wavelengths_and_cycles() -> None:
-    turns = inspected("rope").turns[512]
-    for pair, turn in enumerate(turns):
-        wavelength = 2 * math.pi * 10_000 ** (pair / 32)
-        assert turn.pair == pair
-        assert turn.frequency == pytest.approx(2 * math.pi / wavelength, rel=1e-12)
-        assert turn.wavelength == pytest.approx(wavelength, rel=1e-12)
-        assert turn.cycles == pytest.approx(512 / wavelength, rel=1e-12)
-    still = inspected("p-rope").turns[512][24]
-    assert (still.frequency, still.wavelength, still.cycles) == (0, None, 0)
 
 
 @pytest.mark.parametrize(
@@ -252,9 +237,10 @@ def test_pairs_that_rotate(name: str, pairs: int | None) -> None:
 
 
 def test_what_changes_beyond_the_training_length_is_inspected_there() -> None:
-    dynamic = inspected("dynamic-ntk", longer=2048).turns
-    assert dynamic == {512: inspected("rope").turns[512], 2048: inspected("ntk").turns[512]}
-    assert inspected("ntk", longer=2048).turns.keys() == {512}
+    dynamic = inspected("dynamic-ntk", longer=2048).frequencies
+    rope, ntk = (inspected(name).frequencies[512] for name in ("rope", "ntk"))
+    assert dynamic == {512: rope, 2048: ntk}
+    assert inspected("ntk", longer=2048).frequencies.keys() == {512}
     assert inspected("dynamic-ntk").follows_length
     assert not inspected("ntk").follows_length
 

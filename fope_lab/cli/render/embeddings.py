@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from fope_lab.config.options import summary
 from fope_lab.embeddings.base import Shape
-from fope_lab.embeddings.describe import Description, Inspection, InspectionRow, PairRotation, Part
+from fope_lab.embeddings.describe import Description, Inspection, InspectionRow, Part
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
 from fope_lab.embeddings.spec import TRANSFORMS
 
@@ -47,9 +48,10 @@ def _catalogue_cells(row: InspectionRow) -> tuple[str, ...]:
 def _learned(inspection: Inspection | None) -> str:
     if inspection is None:
         return "?"
-    if not inspection.learned:
+    if not inspection.parameters:
         return NOTHING
-    return f"{inspection.parameters:,} {'per layer' if inspection.per_layer else 'in all'}"
+    where = "per layer" if inspection.definition.per_layer else "in all"
+    return f"{inspection.parameters:,} {where}"
 
 
 def _caption(shape: Shape, options: Mapping[str, Any]) -> str:
@@ -120,14 +122,14 @@ def print_inspections(
     table = _table("embedding", "pairs", "attention\nfactor", "learns", "numbers")
     for column in table.columns[1:3]:
         column.justify = "right"
-    names: dict[tuple[PairRotation, ...], list[str]] = {}  # several may share their frequencies
+    names: dict[tuple[float, ...], list[str]] = {}  # several may share their frequencies
     for row in rows:
         table.add_row(*map(Text, _inspection_cells(row)))
         if row.inspection is None:
             continue
-        for length, turns in row.inspection.turns.items():
+        for length, frequencies in row.inspection.frequencies.items():
             at = f" at {length:,} tokens" if row.inspection.follows_length else ""
-            names.setdefault(turns, []).append(f"{row.description.name}{at}")
+            names.setdefault(frequencies, []).append(f"{row.description.name}{at}")
     console.print(table)
     if names:
         _print(
@@ -136,7 +138,8 @@ def print_inspections(
             f" {shape.train_length:,} tokens of train_length. Where frequencies change with the"
             " length of the sequence, the table says at which.\n",
         )
-        blocks = [_frequency_block(", ".join(same), turns) for turns, same in names.items()]
+        length = shape.train_length
+        blocks = [_frequency_block(", ".join(same), pairs, length) for pairs, same in names.items()]
         console.print(Columns(blocks, padding=(0, 4, 0, 0)))
 
 
@@ -148,19 +151,21 @@ def _inspection_cells(row: InspectionRow) -> tuple[str, ...]:
     pairs, factor = NOTHING, NOTHING
     if inspection.rotating is not None:
         pairs = f"{inspection.rotating} of {inspection.shape.head_dim // 2}"
-        factor = f"{inspection.attention_factor:.4f}"
-    numbers = ", ".join(f"{name} {value:.4g}" for name, value in inspection.facts.items())
+        factor = f"{inspection.definition.attention_factor(inspection.shape):.4f}"
+    facts = inspection.definition.facts(inspection.shape)
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in facts.items())
     return name, pairs, factor, _learned(inspection), numbers
 
 
-def _frequency_block(title: str, turns: Sequence[PairRotation]) -> Text:
+def _frequency_block(title: str, frequencies: Sequence[float], train_length: int) -> Text:
     """A table as plain text, because rich is slow to lay out hundreds of rows."""
     rows: list[tuple[str, ...]] = [PAIR]
-    for t in turns:
+    for pair, omega in enumerate(frequencies):
         numbers = ("0", NOTHING, "0")
-        if t.wavelength is not None:
-            numbers = f"{t.frequency:.7f}", f"{t.wavelength:,.2f}", f"{t.cycles:.3f}"
-        rows.append((str(t.pair), *numbers))
+        if omega:
+            wavelength = 2 * math.pi / omega
+            numbers = f"{omega:.7f}", f"{wavelength:,.2f}", f"{train_length / wavelength:.3f}"
+        rows.append((str(pair), *numbers))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     header, *lines = ("  ".join(map(str.rjust, row, widths)) for row in rows)
     bold = [*textwrap.wrap(title, len(header)), header]
