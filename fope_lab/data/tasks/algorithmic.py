@@ -44,6 +44,8 @@ class AlgorithmicSubtask(ABC):
     """The number of symbols of the shortest input."""
     answer_symbols: ClassVar[int]
     """The number of symbols that an answer may consist of."""
+    answer_size: ClassVar[int | None] = None
+    """The number of symbols of every answer; None for as many as the input has."""
     separated: ClassVar[bool] = True
     """Whether <sep> stands between input and answer."""
 
@@ -66,7 +68,7 @@ class AlgorithmicSubtask(ABC):
 
     def answer_length(self, length: int) -> int:
         """The symbols of the longest answer to an input of `length` symbols."""
-        return length
+        return self.answer_size or length
 
     def tokens(self, length: int) -> int:
         """The tokens of the longest string with an input of `length` symbols."""
@@ -111,10 +113,8 @@ class Parity(AlgorithmicSubtask):
 
     name = "parity"
     answer_symbols = 2
+    answer_size = 1
     least = 0
-
-    def answer_length(self, length: int) -> int:
-        return 1
 
     def strings(self, name: Name, first: int, lengths: Ids, longest: int) -> Strings:
         words = random_words(name, first, len(lengths), 1 + longest)
@@ -244,9 +244,7 @@ class BinMajority(AlgorithmicSubtask):
 
     name = "bin_majority"
     answer_symbols = 2
-
-    def answer_length(self, length: int) -> int:
-        return 1
+    answer_size = 1
 
     def strings(self, name: Name, first: int, lengths: Ids, longest: int) -> Strings:
         words = random_words(name, first, len(lengths), 1 + longest)
@@ -259,10 +257,7 @@ class BinMajorityInterleave(AlgorithmicSubtask):
 
     name = "bin_majority_interleave"
     answer_symbols = 2
-    least = STRANDS
-
-    def answer_length(self, length: int) -> int:
-        return STRANDS
+    answer_size = least = STRANDS
 
     def possible_lengths(self, lengths: Ids, shortest: int, longest: int) -> Ids:
         """The nearest multiples of three; where one is out of bounds, the next within them."""
@@ -286,9 +281,7 @@ class Majority(AlgorithmicSubtask):
 
     name = "majority"
     answer_symbols = 26
-
-    def answer_length(self, length: int) -> int:
-        return 1
+    answer_size = 1
 
     def strings(self, name: Name, first: int, lengths: Ids, longest: int) -> Strings:
         inputs = np.zeros((len(lengths), longest), np.int64)
