@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Subject
 from fope_lab.analysis.reading import embedding_of
 from fope_lab.analysis.rotation import turns, undertrained
-from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
 from fope_lab.drawing.panels import cells, panels
 from fope_lab.drawing.svg import COLOURS, DASHED
@@ -23,6 +22,10 @@ from fope_lab.drawing.svg import COLOURS, DASHED
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+REACH = 16
+"""The number of distances, as a multiple of the trained length."""
 
 
 def power_spectrum(scores: Floats) -> Floats:
@@ -56,10 +59,6 @@ class Spectrum(
 ):
     """The frequencies of a model, and the spectrum of the scores of all-ones queries and keys."""
 
-    reach: Annotated[
-        int, Interval(ge=2), Doc("The number of distances, as a multiple of the trained length.")
-    ] = 16
-
     number_words: ClassVar[Mapping[str, str]] = {
         "rotating_pairs": "pairs that rotate, count",
         "undertrained_pairs": "pairs that complete no turn in the trained length, count",
@@ -80,7 +79,7 @@ class Spectrum(
         Raises DataError if the embedding rotates nothing.
         """
         model = subject.model
-        length = self.reach * model.train_length
+        length = REACH * model.train_length
         first = embedding_of(model, 0)
         if first.inv_freq is None:
             raise DataError(f"{first.definition.name} rotates nothing, so it has no spectrum")

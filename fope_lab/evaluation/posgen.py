@@ -43,13 +43,6 @@ class PosGen(PosGenOptions, ModelEvaluation, kind="posgen"):
         Literal["validation", "test"],
         Doc("The part that sequences are from; no training sequence begins alike."),
     ] = "test"
-    trained_length: Annotated[
-        PositiveInt | None,
-        Doc(
-            "The position from which a token counts as beyond the trained length; "
-            "the default is the length of the last training."
-        ),
-    ] = None
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         return ("length",), self.length
@@ -81,8 +74,7 @@ class PosGen(PosGenOptions, ModelEvaluation, kind="posgen"):
         """Another PosGen than the model is trained on, and a length that is not beyond."""
         if not isinstance(parent, TrainingConfig):
             return []
-        trained_length = self.trained_length or parent.data.length
-        return self._training_problems(sequence_sets(parent.data), trained_length)
+        return self._training_problems(sequence_sets(parent.data), parent.data.length)
 
     def _vocabulary_problems(self, vocabulary: int) -> Iterable[Problem]:
         if self.modulus > vocabulary:
@@ -106,17 +98,14 @@ class PosGen(PosGenOptions, ModelEvaluation, kind="posgen"):
             yield Problem(("length",), message)
 
     def problems(self) -> Iterable[Problem]:
-        """Sequences that do not exist, or that have no token beyond the trained length."""
+        """Sequences that do not exist, or that have no token but the given ones."""
         yield from super().problems()
         found: list[Problem] = []
         with collecting(found):
             if lacking := self.sequence_set.lacking(self.split, self.count):
                 found.append(Problem(("count",), lacking))
         yield from found
-        given, beyond = self.j + self.k, self.trained_length
-        if beyond is not None and beyond >= self.length:
-            message = f"found {beyond}, needs less than length {self.length}"
-            yield Problem(("trained_length",), f"{message}: no token would be beyond it")
+        given = self.j + self.k
         if self.length <= given:
             message = f"found {self.length}, needs more than the j + k = {given} given tokens"
             yield Problem(("length",), message)
@@ -130,7 +119,7 @@ class PosGen(PosGenOptions, ModelEvaluation, kind="posgen"):
         config = context.model_config
         data = context.training_data
         trained_on = [] if data is None else sequence_sets(data)
-        trained_length = self.trained_length or config.context_length
+        trained_length = config.context_length
         problems = [
             *self._training_problems(trained_on, trained_length),
             *self._vocabulary_problems(config.model.vocab_size),

@@ -17,7 +17,7 @@ from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.analysis import AnalysisStage
 from fope_lab.model import Decoder, ModelConfig, save_model
 
-OPTIONS = {"type": "attention-head", "layer": 1, "head": 2, "length": 12, "tabled": 4}
+OPTIONS = {"type": "attention-head", "layer": 1, "head": 2, "length": 4}
 
 
 def test_the_curves_of_an_analysis_are_metrics_by_position(tmp_path: Path) -> None:

@@ -176,18 +176,6 @@ def test_one_sequence_has_no_standard_error(tmp_path: Path) -> None:
     assert all(metric["stderr"] is None for metric in result["metrics"])
 
 
-def test_where_beyond_begins_can_be_said(tmp_path: Path) -> None:
-    result, rows = evaluated(
-        tmp_path, checkpoint_of(tmp_path), trained_length=4, split="validation"
-    )
-    assert result["recorded"]["trained_length"] == 4
-    assert not result["recorded"]["trained_on_posgen"]
-    assert "posgen_accuracy" not in rows
-    assert rows["posgen_ood_accuracy"][48] == pytest.approx(
-        np.mean(list(rows["posgen_accuracy_by_position"].values()))
-    )
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

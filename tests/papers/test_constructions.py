@@ -16,6 +16,7 @@ from fope_lab.analysis.reading import attention_weights
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import build_embedding
 from fope_lab.papers.p_rope.constructions import (
+    CONTEXT,
     Constructions,
     RandomDecay,
     drawn_positions,
@@ -86,14 +87,15 @@ def test_what_is_no_rotation_is_an_error(name: str) -> None:
 
 
 def test_what_the_paper_says_of_constructions() -> None:
-    small = Constructions(head_dim=16, length=64, context=5000, queries=3)
+    small = Constructions(head_dim=16, length=64)
     numbers = small.numbers(small.compute(None, ignore))
     assert numbers["peaks_where_asked"] == 1
     assert numbers["own_squared_norm"] < 200
     assert numbers["previous_squared_norm"] < 200
     assert numbers["unpositioned_most"] <= 0.5
-    assert numbers["unturned_reach"] == 5000
-    assert numbers["base_10000_reach"] < 3000 < numbers["base_500000_reach"]
+    assert numbers["unturned_reach"] == CONTEXT
+    assert numbers["base_10000_reach"] < math.pi / 2 * 10_000 ** (7 / 8), "a quarter of a turn"
+    assert numbers["base_10000_reach"] < numbers["base_500000_reach"] < CONTEXT
 
 
 @given(length=st.integers(1, 50), reach=st.integers(1, 9), seed=st.integers(0, 5))
@@ -121,11 +123,11 @@ def test_scores_are_those_of_the_rotation() -> None:
 
 
 def test_what_the_paper_says_of_random_positions() -> None:
-    small = RandomDecay(head_dim=64, length=256, reach=8, draws=8, pairs=60)
+    small = RandomDecay(head_dim=64, length=256)
     arrays = small.compute(None, ignore)
-    assert arrays["bounds"].tolist() == [256, 512, 1024, 2048]
+    assert arrays["bounds"].tolist() == [256, 512, 1024, 2048, 4096]
     numbers = small.numbers(arrays)
-    halved = [numbers[f"x{times}_constant_halved_at"] for times in (1, 2, 4, 8)]
+    halved = [numbers[f"x{times}_constant_halved_at"] for times in (1, 2, 4, 8, 16)]
     assert halved == sorted(halved, reverse=True)
     assert halved[0] > 2 * halved[-1]
     # The score of Gaussian vectors over head_dim has deviation 1/√head_dim at every distance.
@@ -134,13 +136,6 @@ def test_what_the_paper_says_of_random_positions() -> None:
     assert arrays["constant"][0, 1] == pytest.approx(np.cos(10_000 ** -(np.arange(32) / 32)).mean())
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"head_dim": 7}, "head_dim: found 7, needs an even number"),
-        ({"reach": 6}, "reach: found 6, needs a power of two"),
-    ],
-)
-def test_sizes_of_random_decay(options: dict[str, int], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        parse_analysis({"type": "random-decay", **options})
+def test_sizes_of_random_decay() -> None:
+    with pytest.raises(DataError, match="head_dim: found 7, needs an even number"):
+        parse_analysis({"type": "random-decay", "head_dim": 7})

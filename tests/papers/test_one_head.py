@@ -20,7 +20,7 @@ from fope_lab.papers.p_rope.one_head import AttentionHead, MarkedHead
 from fope_lab.papers.p_rope.semantic_heads import SemanticHeads
 
 TEXT = "It isn't so; that's what's said of it, and that is that."
-SMALL = AttentionHead(layer=1, head=3, length=20, tabled=6)
+SMALL = AttentionHead(layer=1, head=3, length=20)
 MARKED_TEXT = (
     "It isn't so, nor 'tis likely to be; what's done is done, & that's it, I'm sure you'll see."
 )
@@ -89,7 +89,7 @@ def test_the_attention_is_the_models(embedding: object, reading: Callable[..., S
 def test_the_channel_is_that_of_mean_vectors(reading: Callable[..., Subject]) -> None:
     model = random_model(num_kv_heads=2)
     subject = reading(model, TEXT)
-    analysis = AttentionHead(layer=1, head=3, length=20, tabled=6, pair=5)
+    analysis = AttentionHead(layer=1, head=3, length=20, pair=5)
     numbers = analysis.numbers(analysis.compute(subject, ignore))
     queries, keys = projected(model, torch.from_numpy(subject.tokens[:20])[None], 1, 3)
     query = sum(q[5] for q in queries[1:]) / 19

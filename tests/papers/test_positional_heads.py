@@ -12,9 +12,8 @@ from analysed import figure_text, ignore, random_model
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.analysis import Subject, parse_analysis
+from fope_lab.analysis import Subject
 from fope_lab.analysis.reading import attention_logits, record
-from fope_lab.data.problems import DataError
 from fope_lab.embeddings import build_embedding
 from fope_lab.model import Decoder
 from fope_lab.papers.p_rope.positional_heads import (
@@ -26,7 +25,7 @@ from fope_lab.papers.p_rope.positional_heads import (
     weights_at,
 )
 
-SMALL = PositionalHeads(sequences=2, length=30, offset=4, drawn=10)
+SMALL = PositionalHeads(sequences=2, length=30, drawn=10)
 BOUNDS = CauchySchwarz(sequences=2, length=30, drawn=6)
 TEXT = "It is a truth universally acknowledged, that a single man in "
 
@@ -71,7 +70,7 @@ def test_ranking() -> None:
 def test_heads_made_by_hand_are_found(
     kv_heads: int, made_by_hand: Callable[..., Decoder], reading: Callable[..., Subject]
 ) -> None:
-    places = {(2, 3): 0, (0, 1): 1, (1, 2): 4}
+    places = {(2, 3): 0, (0, 1): 1, (1, 2): 2}
     if kv_heads == 4:
         model = made_by_hand({at: looking_back(offset) for at, offset in places.items()})
     else:  # heads 2 and 3 share key-value head 1; only one of them has a query
@@ -83,14 +82,14 @@ def test_heads_made_by_hand_are_found(
             attention.k_proj.weight.data[head // 2 * 16 : head // 2 * 16 + 16, 0] = key
     arrays = SMALL.compute(reading(model, TEXT), ignore)
     numbers = SMALL.numbers(arrays)
-    for (layer, head), kind in zip(places, ("own", "previous", "back4"), strict=True):
+    for (layer, head), kind in zip(places, ("own", "previous", "back2"), strict=True):
         assert (numbers[f"{kind}_layer"], numbers[f"{kind}_head"]) == (layer, head)
         assert numbers[f"{kind}_weight"] > 0.99
         assert numbers[f"{kind}_heads"] == 1
     # All other heads attend evenly, since their queries are 0.
     even = np.delete(arrays["weights"][0].ravel(), [layer * 4 + head for layer, head in places])
     np.testing.assert_allclose(even, arrays["uniform"][0], rtol=1e-5)
-    offsets = [0, 1, 4]
+    offsets = [0, 1, 2]
     for i, offset in enumerate(offsets):
         assert (arrays["patterns"][i].argmax(-1)[offset:] == np.arange(10 - offset)).all()
 
@@ -104,12 +103,7 @@ def test_any_embedding(embedding: str, reading: Callable[..., Subject]) -> None:
     if embedding == "alibi":  # the steepest slope is the first head's
         assert SMALL.numbers(arrays)["own_head"] == 0
         assert SMALL.numbers(arrays)["own_weight"] > 2 * arrays["uniform"][0]
-    assert "Mean attention to the token 4 back" in figure_text(SMALL, arrays)
-
-
-def test_an_offset_beyond_a_passage() -> None:
-    with pytest.raises(DataError, match="offset 8 needs to be less than length 8"):
-        parse_analysis({"type": "positional-heads", "length": 8, "offset": 8})
+    assert "Mean attention to the token 2 back" in figure_text(SMALL, arrays)
 
 
 @given(seed=st.integers(0, 99), offset=st.integers(0, 3))

@@ -2,7 +2,7 @@
 
 Hua et al. (FoPE), arXiv 2412.17739. §3.2: Eq. 7, and Lemma 3.1 with its proof in C.1, on spectra.
 §3.1 and §5.6 with Fig. 3: two frequencies pass through a small MLP, whose sizes and weights the
-paper does not give, so that they are options here. Each dimension starts as a single wave; the MLP
+paper does not give: they are ours here. Each dimension starts as a single wave; the MLP
 (a 2 × 2 linear layer and an activation) turns it into a mixture. Queries and keys are this mixture,
 so a dimension's true contribution to the score at distance n is the product of the mixture at 0 and
 at n. RoPE knows the coefficient and assigns all of it to the dimension's own frequency (Eq. 3);
@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.problems import Problem
-from fope_lab.data.problems import DataError
 from fope_lab.drawing.panels import curve, legend, panels
 from fope_lab.drawing.svg import COLOURS, DASHED
 
@@ -37,6 +35,26 @@ ACTIVATIONS: Mapping[str, Callable[[Floats], Floats]] = {
 }
 Activation = Literal["linear", "relu", "silu", "square", "tanh"]
 """The name of an activation; `linear` is the identity, `square` the paper's example in C.1."""
+
+# Of the spectra of Lemma 3.1
+SAMPLES = 1024
+"""The number of samples of a wave."""
+CYCLES = (97, 40)
+"""The cycles of the two waves in all samples."""
+LEAK = 0.3
+"""The share of the other wave that the linear layer adds to each."""
+ORDER = 4
+"""The highest j + k of the frequencies jω₁ ± kω₂ that are marked."""
+
+# Of the scores of Fig. 3
+PERIODS = (16.0, 42.0)
+"""The periods of the two dimensions, in tokens."""
+LEAKS = (0.4, 0.2)
+"""The shares of the other dimension that are added to the first and to the second."""
+TRAIN_LENGTH, LENGTH = 64, 128
+"""The trained length and the number of distances, in tokens."""
+DRAWS = 1000
+"""The number of draws of FoPE's coefficients."""
 
 
 def mixing(first_leak: float, second_leak: float) -> Floats:
@@ -87,45 +105,14 @@ class Harmonics(
 ):
     """Spectra of two waves: before a linear layer, after it, and after an activation function."""
 
-    length: Annotated[int, Interval(ge=64, le=2**20), Doc("The number of samples of a wave.")] = (
-        1024
-    )
-    first_cycles: Annotated[
-        int, Interval(ge=1), Doc("The cycles of the first wave in all samples.")
-    ] = 97
-    second_cycles: Annotated[
-        int, Interval(ge=1), Doc("The cycles of the second wave in all samples.")
-    ] = 40
-    leak: Annotated[
-        float,
-        Interval(ge=0, le=1),
-        Doc("The share of the other wave that the linear layer adds to each."),
-    ] = 0.3
     activation: Annotated[Activation, Doc("The activation function.")] = "silu"
-    order: Annotated[
-        int,
-        Interval(ge=1, le=16),
-        Doc("The highest j + k of the frequencies jω₁ ± kω₂ that are marked."),
-    ] = 4
-
-    def __post_init__(self) -> None:
-        if self.length % 2:
-            raise DataError([Problem(("length",), f"found {self.length}, needs an even number")])
-        if self.first_cycles == self.second_cycles:
-            message = f"found {self.second_cycles}, which is first_cycles: needs another frequency"
-            raise DataError(Problem(("second_cycles",), message))
-        for name in ("first_cycles", "second_cycles"):
-            cycles = getattr(self, name)
-            if cycles >= self.length / 2:
-                message = f"found {cycles}, needs less than half of length {self.length}"
-                raise DataError(Problem((name,), message))
 
     def compute(self, subject: None, progress: Progress) -> Arrays:
-        """Compute the amplitudes (length/2 + 1,) of the first of two dimensions, by cycles in the
-        length: `before` the layer, after the `linear` layer, and after the `activation`."""
-        cycles = np.array([[self.first_cycles], [self.second_cycles]])
-        waves = np.cos(2 * np.pi * cycles * np.arange(self.length) / self.length)
-        mixed = mixing(self.leak, self.leak) @ waves
+        """Compute the amplitudes (SAMPLES/2 + 1,) of the first of two dimensions, by cycles in all
+        samples: `before` the layer, after the `linear` layer, and after the `activation`."""
+        cycles = np.array(CYCLES)[:, None]
+        waves = np.cos(2 * np.pi * cycles * np.arange(SAMPLES) / SAMPLES)
+        mixed = mixing(LEAK, LEAK) @ waves
         stages = {
             "before": waves,
             "linear": mixed,
@@ -155,9 +142,8 @@ class Harmonics(
         }
 
     def numbers(self, arrays: Arrays) -> dict[str, Any]:
-        own = np.array([self.first_cycles])
-        both = np.array([self.first_cycles, self.second_cycles])
-        every = combinations(self.first_cycles, self.second_cycles, self.length, self.order)
+        own, both = np.array(CYCLES[:1]), np.array(CYCLES)
+        every = combinations(*CYCLES, SAMPLES, ORDER)
         metrics = {}
         for name in ("before", "linear", "activation"):
             metrics[f"share_outside_own_{name}"] = 1 - share(arrays[name], own)
@@ -167,7 +153,7 @@ class Harmonics(
 
     def draw(self, arrays: Arrays) -> Figure:
         titles = ("One wave per dimension", "After a linear layer", f"After {self.activation}")
-        omega = 2 * np.pi * np.arange(self.length // 2 + 1) / self.length
+        omega = 2 * np.pi * np.arange(SAMPLES // 2 + 1) / SAMPLES
         with panels(titles) as (figure, axes):
             for plot, name in zip(axes, ("before", "linear", "activation"), strict=True):
                 heights = arrays[name]
@@ -175,7 +161,7 @@ class Harmonics(
                 plot.vlines(omega[seen], 0, heights[seen], color=COLOURS[0][0], linewidth=1.6)
                 plot.set(xlim=(0, np.pi), ylim=(0, None))
                 plot.set(xlabel="frequency, radians per token", ylabel="amplitude")
-            every = combinations(self.first_cycles, self.second_cycles, self.length, self.order)
+            every = combinations(*CYCLES, SAMPLES, ORDER)
             axes[2].plot(
                 omega[every],
                 np.zeros(len(every)),
@@ -184,7 +170,7 @@ class Harmonics(
                 markersize=5,
                 color=COLOURS[1][0],
                 clip_on=False,
-                label=f"jω₁ ± kω₂, j + k ≤ {self.order}",
+                label=f"jω₁ ± kω₂, j + k ≤ {ORDER}",
             )
             axes[2].legend(frameon=False, fontsize=9, loc="upper right")
         return figure
@@ -246,29 +232,10 @@ class SpectrumDamage(
 ):
     """Scores of two dimensions after an MLP: the true scores, RoPE's and FoPE's."""
 
-    first_period: Annotated[
-        float, Interval(gt=2), Doc("The period of the first dimension, in tokens.")
-    ] = 16.0
-    second_period: Annotated[
-        float, Interval(gt=2), Doc("The period of the second dimension, in tokens.")
-    ] = 42.0
-    first_leak: Annotated[
-        float,
-        Interval(ge=0, le=1),
-        Doc("The share of the second dimension that is added to the first."),
-    ] = 0.4
-    second_leak: Annotated[
-        float,
-        Interval(ge=0, le=1),
-        Doc("The share of the first dimension that is added to the second."),
-    ] = 0.2
     activation: Annotated[Activation, Doc("The activation function of the MLP.")] = "silu"
-    train_length: Annotated[int, Interval(ge=8), Doc("The trained length, in tokens.")] = 64
-    length: Annotated[int, Interval(ge=16), Doc("The number of distances, in tokens.")] = 128
     sigma: Annotated[
         float, Interval(ge=0), Doc("The standard deviation of the noise in the coefficients.")
     ] = 0.3
-    draws: Annotated[int, Interval(ge=1), Doc("The number of draws of FoPE's coefficients.")] = 1000
     seed: Seed = 0
 
     number_words: ClassVar[Mapping[str, str]] = {
@@ -281,14 +248,6 @@ class SpectrumDamage(
         "share_of_draws_closer_than_rope": ("random coefficients that are closer than RoPE, share"),
     }
 
-    def __post_init__(self) -> None:
-        if self.length <= self.train_length:
-            message = f"found {self.length}, needs more than train_length {self.train_length}"
-            raise DataError(Problem(("length",), message))
-        if self.first_period == self.second_period:
-            message = f"found {self.second_period:g}, which is first_period: needs another"
-            raise DataError(Problem(("second_period",), message))
-
     def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute the contributions `true`, `rope` and `fope` (3, length) of the two dimensions and
         their sum; and `drawn` (draws, 3), the errors of FoPE with random coefficients.
@@ -296,26 +255,25 @@ class SpectrumDamage(
         FoPE's series has the two frequencies and 0. `fope` is fitted within the trained length; the
         coefficients of `drawn` are the identity plus N(0, sigma) noise, the paper's initialisation.
         """
-        omegas = 2 * np.pi / np.array([self.first_period, self.second_period])
+        omegas = 2 * np.pi / np.array(PERIODS)
         frequencies = np.array([*omegas, 0.0])
-        layer = mixing(self.first_leak, self.second_leak)
-        mixed = mixture(omegas, layer, self.activation, self.length)
+        mixed = mixture(omegas, mixing(*LEAKS), self.activation, LENGTH)
         true, coefficients = contributions(mixed), mixed[:, 0] ** 2
-        weights = fitted(true, coefficients, frequencies, self.train_length)
-        noise = np.random.default_rng(self.seed).standard_normal((self.draws, 2, 3))
-        drawn = series(coefficients, np.eye(2, 3) + self.sigma * noise, frequencies, self.length)
+        weights = fitted(true, coefficients, frequencies, TRAIN_LENGTH)
+        noise = np.random.default_rng(self.seed).standard_normal((DRAWS, 2, 3))
+        drawn = series(coefficients, np.eye(2, 3) + self.sigma * noise, frequencies, LENGTH)
         whole = _with_sum(true)
         return {
             "true": whole,
-            "rope": _with_sum(single(coefficients, omegas, self.length)),
-            "fope": _with_sum(series(coefficients, weights, frequencies, self.length)),
+            "rope": _with_sum(single(coefficients, omegas, LENGTH)),
+            "fope": _with_sum(series(coefficients, weights, frequencies, LENGTH)),
             "drawn": error(_with_sum(drawn), whole),
         }
 
     def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """Errors are those of the summed score."""
         true, rope = arrays["true"][2], arrays["rope"][2]
-        parts = {"within": slice(self.train_length), "beyond": slice(self.train_length, None)}
+        parts = {"within": slice(TRAIN_LENGTH), "beyond": slice(TRAIN_LENGTH, None)}
         metrics = {
             f"error_{name}_{where}": error(arrays[name][2, part], true[part])
             for name in ("rope", "fope")
@@ -331,14 +289,14 @@ class SpectrumDamage(
     def draw(self, arrays: Arrays) -> Figure:
         names = ("true", "rope", "fope")
         titles = (
-            f"First dimension (period {self.first_period:g})",
-            f"Second dimension (period {self.second_period:g})",
+            f"First dimension (period {PERIODS[0]:g})",
+            f"Second dimension (period {PERIODS[1]:g})",
             "Score: the sum of both",
         )
         labels = ("ground truth", "RoPE", "FoPE, fitted within the trained length")
         with panels(titles, columns=1, width=560, height=170) as (figure, axes):
             for row, plot in enumerate(axes):
-                plot.axvline(self.train_length, **DASHED)
+                plot.axvline(TRAIN_LENGTH, **DASHED)
                 for slot, (name, label) in enumerate(zip(names, labels, strict=True)):
                     curve(plot, arrays[name][row], (3, 0, 1)[slot], label)
                 plot.lines[1].set_linewidth(3.5)  # the truth, under the others

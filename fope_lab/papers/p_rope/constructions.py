@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,11 @@ TARGETS = 48
 """The number of target distances, evenly over the length, for the peaks of random queries."""
 NORMS = 2.0 ** np.arange(-1, 12.25, 0.25)
 """The squared norms of the vector ψ that makes up the queries and keys of positional heads."""
+QUERIES = 8
+"""The number of random queries."""
+CONTEXT, MISS = 2**20, 0.01
+"""The context in tokens at which a semantic head is tried, and the share of attention that may miss
+the sought token."""
 BASES = (10_000.0, 500_000.0)
 """The base of RoPE, and the higher base of Code Llama and Llama 3 (§6)."""
 ROTATIONS = {
@@ -126,13 +131,6 @@ class Constructions(
     embedding: Preset = "rope"
     head_dim: Annotated[int, Interval(ge=4), Doc("The dimensions of a head.")] = 128
     length: Distances = 1024
-    context: Annotated[
-        int, Interval(ge=16), Doc("The context in tokens at which a semantic head is tried.")
-    ] = 2**20
-    miss: Annotated[
-        float, Interval(gt=0, lt=0.5), Doc("The share of attention that may miss the sought token.")
-    ] = 0.01
-    queries: Annotated[int, Interval(ge=1), Doc("The number of random queries.")] = 8
     seed: Seed = 0
 
     def __post_init__(self) -> None:
@@ -162,19 +160,19 @@ class Constructions(
 
         sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
         embedding = build_embedding(self.embedding, **sizes)
-        drawn = np.random.default_rng(self.seed).standard_normal((self.queries, self.head_dim))
+        drawn = np.random.default_rng(self.seed).standard_normal((QUERIES, self.head_dim))
         peaks = np.array([peak for peak in PEAKS if peak < self.length])
         targets = np.unique(np.linspace(0, self.length - 1, TARGETS).astype(np.int64))
-        hits = np.empty((self.queries, len(targets)), dtype=bool)
+        hits = np.empty((QUERIES, len(targets)), dtype=bool)
         for i, query in enumerate(drawn):
             scores = peaked_scores(embedding, query, targets, self.length)
             hits[i] = scores.argmax(axis=1) == targets
-            progress(i + 1, self.queries)
+            progress(i + 1, QUERIES)
         ladders = (
             rope_ladder(self.head_dim, base=base, train_length=self.length) for base in BASES
         )
         frequencies = [0.0, *(ladder.frequencies[-1] for ladder in ladders)]
-        norm = semantic_norm(self.context, self.miss / 2)
+        norm = semantic_norm(CONTEXT, MISS / 2)
         return {
             "peaks": peaks,
             "peaked": peaked_scores(embedding, drawn[0], peaks, self.length),
@@ -185,7 +183,7 @@ class Constructions(
             "unpositioned": unpositioned_attention(NORMS),
             "frequencies": np.array(frequencies),
             "semantic": np.stack(
-                [semantic_attention(omega, norm, self.context) for omega in frequencies]
+                [semantic_attention(omega, norm, CONTEXT) for omega in frequencies]
             ),
         }
 
@@ -207,13 +205,13 @@ class Constructions(
         """A head works if its token has more than 1 − miss of its attention."""
         metrics = {"peaks_where_asked": arrays["hits"].mean()}
         for kind in ("own", "previous"):
-            enough = np.flatnonzero(arrays[kind] > 1 - self.miss)
+            enough = np.flatnonzero(arrays[kind] > 1 - MISS)
             if len(enough):
                 metrics[f"{kind}_squared_norm"] = NORMS[enough[0]]
         metrics["unpositioned_most"] = arrays["unpositioned"].max()
         for name, attention in zip(ROTATIONS, arrays["semantic"], strict=True):
-            lost = np.flatnonzero(attention <= 1 - self.miss)
-            metrics[f"{name}_reach"] = lost[0] if len(lost) else self.context
+            lost = np.flatnonzero(attention <= 1 - MISS)
+            metrics[f"{name}_reach"] = lost[0] if len(lost) else CONTEXT
         return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
@@ -236,7 +234,7 @@ class Constructions(
             by_norm.set(
                 xlabel="squared norm of queries and keys", ylabel=f"attention, {self.length} tokens"
             )
-            contexts = np.unique(np.geomspace(1, self.context, 400).astype(np.int64))
+            contexts = np.unique(np.geomspace(1, CONTEXT, 400).astype(np.int64))
             for i, name in enumerate(ROTATIONS.values()):
                 curve(by_context, arrays["semantic"][i, contexts - 1], i, name, x=contexts)
             by_context.set(xlabel="tokens in the context", ylabel="attention, worst position")
@@ -250,6 +248,12 @@ class Constructions(
             by_norm.legend(frameon=False, fontsize=9, loc="lower right")
             by_context.legend(frameon=False, fontsize=9, loc="lower left")
         return figure
+
+
+TIMES = (1, 2, 4, 8, 16)
+"""The multiples of the number of distances that positions are drawn from."""
+DRAWS, PAIRS = 20, 200
+"""The numbers of draws of random positions, and of random pairs of a query and a key."""
 
 
 def drawn_positions(length: int, bound: int, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -286,49 +290,38 @@ class RandomDecay(
 ):
     """RoPE's scores by distance in tokens, at consecutive and at random positions.
 
-    Random positions are drawn from 2, 4, … `reach` times as many; scores are means over draws.
+    Random positions are drawn from 2, 4, 8 and 16 times as many; scores are means over draws.
     """
 
     head_dim: HeadDim = 256
     base: Base = 10_000.0
     length: Annotated[int, Interval(ge=16), Doc("The number of distances, in tokens.")] = 2048
-    reach: Annotated[
-        int,
-        Interval(ge=2),
-        Doc("The highest multiple of positions that random ones are drawn from."),
-    ] = 16
-    draws: Annotated[int, Interval(ge=1), Doc("The number of draws of random positions.")] = 20
-    pairs: Annotated[
-        int, Interval(ge=2), Doc("The number of random pairs of a query and a key.")
-    ] = 200
     seed: Seed = 0
 
     def __post_init__(self) -> None:
         if self.head_dim % 2:
             raise ValueError(f"head_dim: found {self.head_dim}, needs an even number")
-        if self.reach & (self.reach - 1):
-            raise ValueError(f"reach: found {self.reach}, needs a power of two")
 
     def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute `bounds` (n,), and for each bound the scores `constant` (n, length), a mean over
         draws; `gaussian` (n, length), one pair at one draw; and `deviation` (n, length), the root
         mean square of all Gaussian pairs and draws."""
-        bounds = self.length * 2 ** np.arange(self.reach.bit_length())
+        bounds = self.length * np.array(TIMES)
         ladder = rope_ladder(self.head_dim, base=self.base, train_length=self.length)
         frequencies = np.asarray(ladder.frequencies)
         generator = np.random.default_rng(self.seed)
         ones = np.ones((1, self.head_dim))
-        queries, keys = generator.standard_normal((2, self.pairs, self.head_dim))
+        queries, keys = generator.standard_normal((2, PAIRS, self.head_dim))
         constant, gaussian, square = np.zeros((3, len(bounds), self.length))
         for i, bound in enumerate(bounds):
-            for draw in range(self.draws):
+            for draw in range(DRAWS):
                 positions = drawn_positions(self.length, int(bound), generator)
-                constant[i] += scores_at(frequencies, ones, ones, positions)[0] / self.draws
+                constant[i] += scores_at(frequencies, ones, ones, positions)[0] / DRAWS
                 drawn = scores_at(frequencies, queries, keys, positions)
-                square[i] += (drawn**2).mean(axis=0) / self.draws
+                square[i] += (drawn**2).mean(axis=0) / DRAWS
                 if draw == 0:
                     gaussian[i] = drawn[0]
-                progress(i * self.draws + draw + 1, len(bounds) * self.draws)
+                progress(i * DRAWS + draw + 1, len(bounds) * DRAWS)
         return {
             "bounds": bounds,
             "constant": constant,
@@ -336,23 +329,16 @@ class RandomDecay(
             "deviation": np.sqrt(square),
         }
 
-    @property
-    def number_words(self) -> Mapping[str, str]:
-        deviation = "deviation of Gaussian scores over the"
-        return {
-            f"x{bound}_{name}": f"{words}, positions from {bound} times the length{unit}"
-            for bound in (2**i for i in range(self.reach.bit_length()))
-            for name, words, unit in (
-                (
-                    "constant_halved_at",
-                    "distance at which the constant score has halved",
-                    ", tokens",
-                ),
-                ("constant_far", "mean constant score over the farthest eighth", ""),
-                ("gaussian_deviation_near", f"{deviation} nearest eighth", ""),
-                ("gaussian_deviation_far", f"{deviation} farthest eighth", ""),
-            )
-        }
+    number_words: ClassVar[Mapping[str, str]] = {
+        f"x{bound}_{name}": f"{words}, positions from {bound} times the length{unit}"
+        for bound in TIMES
+        for name, words, unit in (
+            ("constant_halved_at", "distance at which the constant score has halved", ", tokens"),
+            ("constant_far", "mean constant score over the farthest eighth", ""),
+            ("gaussian_deviation_near", "deviation of Gaussian scores over the nearest eighth", ""),
+            ("gaussian_deviation_far", "deviation of Gaussian scores over the farthest eighth", ""),
+        )
+    }
 
     def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """A constant score that never halves has no distance."""

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     from fope_lab.model.decoder import Decoder
 
+TABLED = 8
+"""The number of tokens, from the first, whose scores are curves."""
 BOUND, OWN, PREVIOUS = "upper_bound", "own_score", "previous_score"
 
 
@@ -182,9 +184,6 @@ class AttentionHead(
     layer: Annotated[int, Interval(ge=0), Doc("The layer of the head, counted from 0.")] = 0
     head: Annotated[int, Interval(ge=0), Doc("The head, counted from 0.")] = 0
     length: Annotated[int, Interval(ge=3), Doc("The tokens of the passage.")] = 24
-    tabled: Annotated[
-        int, Interval(ge=2), Doc("The number of tokens, from the first, whose scores are tabled.")
-    ] = 8
     pair: (
         Annotated[
             int,
@@ -196,10 +195,6 @@ class AttentionHead(
         ]
         | None
     ) = None
-
-    def __post_init__(self) -> None:
-        if self.tabled > self.length:
-            raise ValueError(f"tabled {self.tabled} needs to be at most length {self.length}")
 
     @property
     def tokens(self) -> int:
@@ -226,17 +221,17 @@ class AttentionHead(
     @property
     def curves(self) -> Mapping[str, Sequence[int]]:
         """The scores of Tables 3–5, at the positions of the tabled tokens."""
-        positions = range(self.tabled)
+        positions = range(min(TABLED, self.length))
         return {BOUND: positions, OWN: positions, PREVIOUS: positions[1:]}
 
     def curve_values(self, arrays: Arrays) -> Mapping[str, Sequence[float]]:
         """The bound of a token's score with itself, that score, and the one with the token before,
         all divided by √head_dim."""
-        logits, tabled = arrays["logits"], self.tabled
+        logits = arrays["logits"]
         return {
-            BOUND: arrays["bound"][:tabled].tolist(),
-            OWN: logits.diagonal()[:tabled].tolist(),
-            PREVIOUS: logits.diagonal(-1)[: tabled - 1].tolist(),
+            BOUND: arrays["bound"][:TABLED].tolist(),
+            OWN: logits.diagonal()[:TABLED].tolist(),
+            PREVIOUS: logits.diagonal(-1)[: TABLED - 1].tolist(),
         }
 
 

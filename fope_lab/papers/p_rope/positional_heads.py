@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,11 @@ POSITIONAL = 0.5
 """A head is called positional if more than this share of its attention is at a single offset."""
 OFFSETS = {"own": 0, "previous": 1}
 """How many tokens back the heads attend that every rotation can make."""
+KINDS = {**OFFSETS, "back2": 2}
+"""The same, with heads that attend to an earlier token still."""
 TOKENS = {"own": "the current token", "previous": "the previous token"}
+KIND_TOKENS = {**TOKENS, "back2": "the token 2 back"}
+FASTEST = "norm of the keys in the fastest quarter of the pairs"
 
 
 def weights_at(patterns: Tensor, offsets: Sequence[int]) -> Floats:
@@ -92,24 +96,14 @@ class PositionalHeads(
 ):
     """Attention of every head to the current, the previous and an earlier token; the best patterns.
 
-    The earlier token is `offset` places back. A pattern is drawn for the best head of each kind.
+    The earlier token is two places back. A pattern is drawn for the best head of each kind.
     """
 
     sequences: Sequences = 10
     length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
-    offset: Annotated[int, Interval(ge=2), Doc("How many places back the earlier token is.")] = 2
     drawn: Annotated[
         int, Interval(ge=2), Doc("The number of tokens that the attention patterns show.")
     ] = 24
-
-    def __post_init__(self) -> None:
-        if self.offset >= self.length:
-            raise ValueError(f"offset {self.offset} needs to be less than length {self.length}")
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """How many tokens back each kind of head attends."""
-        return {**OFFSETS, f"back{self.offset}": self.offset}
 
     def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Compute, for each of `kinds`, `weights` (kinds, layers, heads) as in `weights_at`;
@@ -122,7 +116,7 @@ class PositionalHeads(
         """
         import torch
 
-        config, offsets = subject.model.config, tuple(self.kinds.values())
+        config, offsets = subject.model.config, tuple(KINDS.values())
         layers, heads, drawn = config.num_layers, config.num_heads, min(self.drawn, self.length)
         weights = np.zeros((len(offsets), layers, heads))
         patterns = np.zeros((layers, heads, drawn, drawn))
@@ -146,35 +140,33 @@ class PositionalHeads(
             **(norms if embedding_of(subject.model, 0).rotates else {}),
         }
 
-    @property
-    def number_words(self) -> Mapping[str, str]:
-        fastest = "norm of the keys in the fastest quarter of the pairs"
-        words: dict[str, str] = {}
-        for kind in self.kinds:
-            token = TOKENS.get(kind, f"the token {self.offset} back")
-            words |= {
-                f"{kind}_layer": f"layer of the best head for {token}",
-                f"{kind}_head": f"number of the best head for {token}",
-                f"{kind}_weight": f"attention to {token} in the best head, share",
-                f"{kind}_weight_of_even_attention": (
-                    f"attention to {token} in a head that attends evenly, share"
+    number_words: ClassVar[Mapping[str, str]] = {
+        **{
+            f"{kind}_{name}": words.format(token)
+            for kind, token in KIND_TOKENS.items()
+            for name, words in (
+                ("layer", "layer of the best head for {}"),
+                ("head", "number of the best head for {}"),
+                ("weight", "attention to {} in the best head, share"),
+                (
+                    "weight_of_even_attention",
+                    "attention to {} in a head that attends evenly, share",
                 ),
-                f"{kind}_heads": f"heads with more than half of their attention on {token}, count",
-                f"{kind}_fast_share": f"{fastest}, best head for {token}, share",
-            }
-        return {
-            **words,
-            "mean_fast_share": f"{fastest}, mean of all heads, share",
-            "fast_share_correlation": (
-                "correlation over heads of that share with"
-                " the attention to the current or previous token"
-            ),
-        }
+                ("heads", "heads with more than half of their attention on {}, count"),
+                ("fast_share", f"{FASTEST}, best head for {{}}, share"),
+            )
+        },
+        "mean_fast_share": f"{FASTEST}, mean of all heads, share",
+        "fast_share_correlation": (
+            "correlation over heads of that share with the attention to the current or previous"
+            " token"
+        ),
+    }
 
     def numbers(self, arrays: Arrays) -> dict[str, Any]:
         """Without a rotation, no number is of pairs."""
         metrics: dict[str, Any] = {}
-        for i, kind in enumerate(self.kinds):
+        for i, kind in enumerate(KINDS):
             layer, head = arrays["ranking"][i, 0]
             weights = arrays["weights"][i]
             metrics |= {
@@ -186,7 +178,7 @@ class PositionalHeads(
             }
         if "key" in arrays:
             fast, _ = quarter_shares(arrays["key"])
-            for i, kind in enumerate(self.kinds):
+            for i, kind in enumerate(KINDS):
                 metrics[f"{kind}_fast_share"] = fast[tuple(arrays["ranking"][i, 0])]
             metrics["mean_fast_share"] = fast.mean()
             best = arrays["weights"][:2].max(axis=0)
@@ -197,14 +189,13 @@ class PositionalHeads(
     def draw(self, arrays: Arrays) -> Figure:
         rotates = "key" in arrays
         titles = []
-        for i, kind in enumerate(self.kinds):
+        for i, name in enumerate(KIND_TOKENS.values()):
             layer, head = arrays["ranking"][i, 0]
-            name = TOKENS.get(kind, f"the token {self.offset} back")
             titles += [f"Mean attention to {name}", f"Layer {layer}, head {head}"]
             titles += ["Its mean norms by pair"] * rotates
         with panels(titles, columns=3 if rotates else 2, height=230) as (figure, plots):
             left = iter(plots)
-            for i in range(len(self.kinds)):
+            for i in range(len(KINDS)):
                 weights = arrays["weights"][i]
                 fit = weights.shape[1] <= MOST_NUMBERS
                 cells(next(left), weights, "head", "layer", numbers=fit)
