@@ -30,7 +30,7 @@ SMALL: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "harmonics": ({"activation": "relu"}, "After relu"),
     "low-pass": ({"embedding": "rope-a", "length": 128}, "share of power"),
-    "marked-head": ({**SHORT, "drawn": 24}, "Queries, layer"),
+    "marked-head": (SHORT, "Queries, layer"),
     "positional-heads": (SHORT, "Mean attention to the token 2 back"),
     "qk-magnitude": (SHORT, "mean absolute value"),
     "random-decay": ({"length": 256, "head_dim": 16}, "drawn from 1024"),

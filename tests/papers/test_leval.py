@@ -40,7 +40,6 @@ ANSWERS = {
     "tpo": ("D", "D. because"),
     "codeU": ("[1 2]", "so the final output will be [1, 2]"),
     "sci_fi": ("True [fact: False]", "True"),
-    "topic_retrieval_longchat": ("the benefits of tea", "The topic is the benefits of tea."),
 }
 """For each task a right answer, and what a model writes that finds it."""
 QUESTION = "Is it so? Answer this question based on the world described in the document."

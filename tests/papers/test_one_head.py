@@ -22,9 +22,9 @@ from fope_lab.papers.p_rope.semantic_heads import SemanticHeads
 TEXT = "It isn't so; that's what's said of it, and that is that."
 SMALL = AttentionHead(layer=1, head=3, length=20)
 MARKED_TEXT = (
-    "It isn't so, nor 'tis likely to be; what's done is done, & that's it, I'm sure you'll see."
+    "It isn't so, nor 'tis 'bout t'be; what's done is done, & that's it, I'm sure that you'll see."
 )
-MARKED = MarkedHead(sequences=2, length=40, drawn=24)
+MARKED = MarkedHead(sequences=2, length=40)
 FASTEST, SLOWEST = torch.zeros(2, 16)
 FASTEST[0], SLOWEST[7] = 4.0, 4.0
 
@@ -162,7 +162,7 @@ def test_it_is_the_head_that_semantic_heads_finds(
     analysis = parse_analysis({**MARKED.canonical(), "looks": looks})
     arrays = analysis.compute(subject, ignore)
     assert (int(arrays["layer"]), int(arrays["head"])) == head
-    others = SemanticHeads(sequences=2, length=40, drawn=24).compute(subject, ignore)
+    others = SemanticHeads(sequences=2, length=40).compute(subject, ignore)
     place = ["anywhere", "behind"].index(looks)
     assert others["heads"][place].tolist() == list(head)
     assert arrays["words"].tolist() == others["words"].tolist()

@@ -25,8 +25,8 @@ from fope_lab.papers.p_rope.positional_heads import (
     weights_at,
 )
 
-SMALL = PositionalHeads(sequences=2, length=30, drawn=10)
-BOUNDS = CauchySchwarz(sequences=2, length=30, drawn=6)
+SMALL = PositionalHeads(sequences=2, length=30)
+BOUNDS = CauchySchwarz(sequences=2, length=30)
 TEXT = "It is a truth universally acknowledged, that a single man in "
 
 
@@ -91,7 +91,7 @@ def test_heads_made_by_hand_are_found(
     np.testing.assert_allclose(even, arrays["uniform"][0], rtol=1e-5)
     offsets = [0, 1, 2]
     for i, offset in enumerate(offsets):
-        assert (arrays["patterns"][i].argmax(-1)[offset:] == np.arange(10 - offset)).all()
+        assert (arrays["patterns"][i].argmax(-1)[offset:] == np.arange(24 - offset)).all()
 
 
 @pytest.mark.parametrize("embedding", ["alibi", "nope", "fire", "random-rope"])
@@ -130,7 +130,7 @@ def test_scores_are_the_models_logits(embedding: Any, reading: Callable[..., Sub
         _, q, k, of_layer, positions, _ = layers[layer]
         logits = attention_logits(of_layer, q, k, positions)
         for at, offset in enumerate((0, 1)):
-            expected = logits[0, head].diagonal(-offset)[: 6 - offset]
+            expected = logits[0, head].diagonal(-offset)[: 8 - offset]
             np.testing.assert_allclose(arrays["scores"][kind, at, offset:], expected, atol=1e-5)
             assert np.isnan(arrays["scores"][kind, at, :offset]).all()
     shown = np.nan_to_num(arrays["limits"] * 1.00001 - arrays["scores"])

@@ -22,7 +22,7 @@ from fope_lab.papers.p_rope.semantic_heads import (
     richest_window,
 )
 
-SMALL = SemanticHeads(sequences=3, length=30, drawn=8)
+SMALL = SemanticHeads(sequences=3, length=30)
 TEXT = """I don't know what Emma's father's plans are, <tag> "nor" hers,
 or if they're 'his'; it isn't ours to say what he's to do."""
 FASTEST, SLOWEST = torch.zeros(16), torch.zeros(16)

@@ -211,18 +211,16 @@ class DatasetPairs(Dataset):
 class DatasetJoined(DatasetPairs):
     """Text from two columns of a dataset, such as FLAN's inputs and targets.
 
-    The dataset is on the hub or in a local folder. The second column follows the first after a
-    `separator`; the loss is on both.
+    The dataset is on the hub or in a local folder. The second column follows the first on a new
+    line; the loss is on both.
     """
 
     name = "dataset-joined"
     kind = "text"
 
-    separator: Annotated[str, Doc("The text between a prompt and its answer.")] = "\n"
-
     def _document(self, row: Mapping[str, Any]) -> str:
         pair = self._text(row, self.column), self._text(row, self.answer_column)
-        return self.separator.join(pair) if any(pair) else ""
+        return "\n".join(pair) if any(pair) else ""
 
 
 @dataclass(frozen=True, kw_only=True)

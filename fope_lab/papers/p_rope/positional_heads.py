@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 MOST_NUMBERS = 6
 """The most columns of cells with room for their numbers in a third of a figure."""
+PATTERN, SCORED = 24, 8
+"""The numbers of tokens that attention patterns show, and that scores are drawn for."""
 POSITIONAL = 0.5
 """A head is called positional if more than this share of its attention is at a single offset."""
 OFFSETS = {"own": 0, "previous": 1}
@@ -101,9 +103,6 @@ class PositionalHeads(
 
     sequences: Sequences = 10
     length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
-    drawn: Annotated[
-        int, Interval(ge=2), Doc("The number of tokens that the attention patterns show.")
-    ] = 24
 
     def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Compute, for each of `kinds`, `weights` (kinds, layers, heads) as in `weights_at`;
@@ -117,7 +116,7 @@ class PositionalHeads(
         import torch
 
         config, offsets = subject.model.config, tuple(KINDS.values())
-        layers, heads, drawn = config.num_layers, config.num_heads, min(self.drawn, self.length)
+        layers, heads, drawn = config.num_layers, config.num_heads, min(PATTERN, self.length)
         weights = np.zeros((len(offsets), layers, heads))
         patterns = np.zeros((layers, heads, drawn, drawn))
         norms = {kind: np.zeros((layers, heads, config.head_dim // 2)) for kind in ("query", "key")}
@@ -248,9 +247,6 @@ class CauchySchwarz(
 
     sequences: Sequences = 10
     length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
-    drawn: Annotated[
-        int, Interval(ge=2), Doc("The number of tokens that the scores are drawn for.")
-    ] = 8
 
     def compute(self, subject: Subject, progress: Progress) -> Arrays:
         """Find the best head of each kind, own and previous: `heads` (kinds, 2), layer and head.
@@ -263,7 +259,7 @@ class CauchySchwarz(
         import torch
 
         rotated_frequencies(subject.model, self.name)
-        config, drawn = subject.model.config, min(self.drawn, self.length)
+        config, drawn = subject.model.config, min(SCORED, self.length)
         shape = (len(OFFSETS), config.num_layers, config.num_heads)
         by_pairs = (*shape, config.head_dim // 2)
         weights, total = np.zeros(shape), np.zeros(shape)

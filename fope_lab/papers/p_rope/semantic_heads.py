@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from fope_lab.model.decoder import Decoder
 
+DRAWN = 20
+"""The number of tokens that are drawn, after the prefix."""
 SHOWN = 14
 """The number of letters at which words on an axis are cut."""
 
@@ -60,9 +62,6 @@ class LooksForMarks(ReadsPassages):
     ] = "'’"
     sequences: Sequences = 20
     length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
-    drawn: Annotated[
-        int, Interval(ge=4), Doc("The number of tokens that are drawn, after the prefix.")
-    ] = 20
 
     def marked_passages(
         self, subject: Subject
@@ -81,7 +80,7 @@ class LooksForMarks(ReadsPassages):
                 f" but not in others: {which} of the {rows.size} tokens have one"
             )
             raise DataError(Problem(("characters",), message))
-        return rows, is_marked, richest_window(subject, is_marked, min(self.drawn, self.length))
+        return rows, is_marked, richest_window(subject, is_marked, min(DRAWN, self.length))
 
 
 def head_scores(

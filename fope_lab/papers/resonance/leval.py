@@ -32,7 +32,6 @@ from fope_lab.evaluation.base import PromptedEvaluation
 from fope_lab.papers.resonance.leval_tasks import (
     DATASET,
     MAX_NEW_TOKENS,
-    TABLE_2,
     TASKS,
     LEvalQuestion,
     TaskFiles,
@@ -213,7 +212,7 @@ class LEval(PromptedEvaluation, kind="leval"):
         MinLen(1),
         EachOnce(),
         Doc("The tasks to score."),
-    ] = TABLE_2
+    ] = tuple(TASKS)
     format: Annotated[
         Literal["plain", "chat", "llama2"],
         Doc(

@@ -127,7 +127,7 @@ class LEvalTask:
     `fact`, the question is asked a second time, without the document, about the real world.
     """
 
-    metric: Literal["choice", "choices", "number", "output", "judgement", "contained"]
+    metric: Literal["choice", "choices", "number", "output", "judgement"]
     instructions: str
     question: str = EXAM
     lead: str = ANSWER
@@ -171,18 +171,7 @@ TASKS: dict[str, LEvalTask] = {
         "on the evidence in the document instead of your background knowledge.",
         fact=True,
     ),
-    "topic_retrieval_longchat": LEvalTask(
-        metric="contained",
-        instructions="Below is a record of our previous conversation on many different topics. You "
-        "are the ASSISTANT, and I am the USER. At the beginning of each topic, the USER will say "
-        "'I would like to discuss the topic of <TOPIC>'. Memorize each <TOPIC>. At the end of the "
-        "record, I will ask you to retrieve the first/second/third topic names. Now the record "
-        "start. ",
-        question=CONTINUED,
-        lead="",
-    ),
 }
-TABLE_2 = ("coursera", "gsm100", "quality", "tpo", "codeU", "sci_fi")
 """The tasks of Resonance RoPE's Table 2, which calls them Coursera, GSM, QuALITY, TOEFL, CodeU and
 SFiction."""
 OF_THE_STORY = "based on the world described in the document."
@@ -233,10 +222,8 @@ def _are_texts(value: Any) -> bool:
 
 
 def exact_match(prediction: str, answer: str) -> float:
-    """1 for the same options or number, or if a line of the prediction holds the answer.
-
-    The line is the first one of at least two characters; neither case nor spaces count.
-    """
+    """1 for the same options or number, or if the prediction, a line, holds the answer: neither
+    case nor spaces count."""
     wanted = _bare(answer)
     if all(char in OPTIONS for char in wanted):
         found = _bare(prediction)
@@ -244,8 +231,7 @@ def exact_match(prediction: str, answer: str) -> float:
     try:
         return float(float(prediction) == float(answer))
     except ValueError:
-        line = next((one for one in prediction.split("\n") if len(one) > 1), prediction)
-        return float(_squeezed(answer) in _squeezed(line))
+        return float(_squeezed(answer) in _squeezed(prediction))
 
 
 def choice(text: str, answer: str) -> float:
@@ -287,7 +273,6 @@ METRICS: Mapping[str, Callable[[str, str], float]] = {
     "number": number,
     "output": output,
     "judgement": judgement,
-    "contained": exact_match,
 }
 """Of what a model wrote and the right answer: a score."""
 

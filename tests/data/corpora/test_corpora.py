@@ -317,9 +317,6 @@ def test_two_columns_are_one_text(folder: Path) -> None:
         f"q{i}\na{i}" if i % 2 else f"q{i}\n" for i in range(9)
     ]
     assert texts(corpus.documents("validation")) == [], "of the ten rows the last is empty"
-    spaced = parse({**corpus.canonical(), "separator": " "})
-    assert texts(spaced.documents("train"))[1] == "q1 a1"
-    assert spaced.identity() != corpus.identity()
 
 
 def test_a_local_dataset_is_its_content(folder: Path, tmp_path: Path) -> None:
