@@ -131,8 +131,8 @@ def results(sweep: Sweep | File, store: Place | None = None) -> pandas.DataFrame
     Raises SweepError for a wrong file, and StoreError if the store is not a folder.
     """
     from fope_lab.report.claims.seeds import counted_results
+    from fope_lab.report.results.cells import read_stages
     from fope_lab.report.results.frame import results_frame
-    from fope_lab.report.results.stage_results import read_stages
 
     place = _store(store)
     checked = _sweep(sweep, place)

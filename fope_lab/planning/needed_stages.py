@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fope_lab.report.claims.seeds import Needs, seed_needs, with_needs
-from fope_lab.report.results.stage_results import StageResult, read_stage, unread
+from fope_lab.report.results.cells import StageResult, read_stage, unread
 from fope_lab.store import StageState, Store
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep.graph import Stage, Sweep

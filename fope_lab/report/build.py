@@ -22,7 +22,7 @@ from fope_lab.report.compare.comparability import mark_unequal, read_history
 from fope_lab.report.compare.differences import BeforeAfter, findings, pair_before_after
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import load_published
-from fope_lab.report.results.aggregate import Cell, build_cells
+from fope_lab.report.results.cells import Cell, StageResult, build_cells, by_key, read_stages
 from fope_lab.report.results.layout import (
     MetricGroup,
     group_metrics,
@@ -46,7 +46,6 @@ from fope_lab.report.results.settings import (
     group_over_settings,
     rate_notes,
 )
-from fope_lab.report.results.stage_results import StageResult, by_key, read_stages
 from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.statistics.decision import SeedTest
 from fope_lab.store import Store

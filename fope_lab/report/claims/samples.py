@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.cells import StageResult
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import MetricPoint
 from fope_lab.statistics.decision import ALPHA, Bound, SeedTest, decide

@@ -31,8 +31,7 @@ from fope_lab.report.claims.judge import (
     read_judgements,
 )
 from fope_lab.report.claims.samples import Results
-from fope_lab.report.results.aggregate import canonical
-from fope_lab.report.results.stage_results import StageResult, by_key
+from fope_lab.report.results.cells import StageResult, by_key, canonical
 from fope_lab.statistics.decision import STUDENT_T, SeedTest
 from fope_lab.statistics.sequential import SequentialT
 from fope_lab.store import StageState, Status

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fope_lab.data.roles import MODEL
-from fope_lab.report.results.aggregate import Cell, canonical
+from fope_lab.report.results.cells import Cell, StageResult, canonical
 from fope_lab.report.results.layout import MetricGroup, Series
-from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.metric import LENGTH
 from fope_lab.statistics.decision import ALPHA, STUDENT_T, SeedTest
 from fope_lab.statistics.intervals import MeanEstimate, estimate_mean, welch_difference

@@ -21,9 +21,8 @@ from itertools import product
 from typing import Any
 
 from fope_lab.report.compare.published import PublishedColumn, PublishedRow, PublishedTable
-from fope_lab.report.results.aggregate import Cell, CellKey
+from fope_lab.report.results.cells import Cell, CellKey, StageResult, by_key
 from fope_lab.report.results.layout import shorten_labels
-from fope_lab.report.results.stage_results import StageResult, by_key
 from fope_lab.stages.labels import corpus_label, label, label_parts, leaves, stage_label
 from fope_lab.stages.metric import LENGTH
 

@@ -34,7 +34,7 @@ from fope_lab.report.render.tables import (
     paper_table,
     report_tables,
 )
-from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.cells import StageResult
 from fope_lab.report.results.summary import format_seconds, speed_of
 from fope_lab.store.attempts import TimeTaken, over_attempts
 

@@ -18,7 +18,7 @@ from fope_lab.drawing.plot import Curve, Panel, draw_panel, length_label, points
 from fope_lab.drawing.svg import Look, assign_looks, inline_svg, pdf_page, standalone_svg
 from fope_lab.report.build import Report
 from fope_lab.report.render.tables import cell_text, seed_notes
-from fope_lab.report.results.aggregate import Cell
+from fope_lab.report.results.cells import Cell
 from fope_lab.report.results.layout import MetricGroup, Series, shorten_labels
 from fope_lab.report.results.recorded import (
     AnalysisResult,
@@ -118,26 +118,23 @@ class Style:
         return [f"{'; '.join(parts)}."] if parts else []
 
 
-def draw_curves(
-    groups: Sequence[MetricGroup],
-    trainings: Sequence[TrainingCurves],
-    settings: Sequence[SettingGroup] = (),
-) -> list[Figure]:
-    """Draw all curves: those by context length or position, those over a setting of a training,
-    then the losses by training step. What has no finite value is left out.
+def draw_figures(report: Report) -> list[Figure]:
+    """Draw all curves, the heat maps and the analyses; curves without a finite value are left out.
 
-    The notes name the curves whose models differ in more than what is compared.
+    Curves are those by context length or position, those over a setting of a training, then the
+    losses by training step. The notes name those whose models differ in more than what is compared.
     """
-    curves = [group for group in groups if group.metric.axis is not None]
-    labels = [series.label for group in curves for series in group.series]
+    settings, trainings = report.figure_settings, report.training_curves
+    curves = [group for group in report.figure_groups if group.metric.axis is not None]
+    labels = [series.label for group in (*curves, *settings) for series in group.series]
     labels += [curve.label for training in trainings for curve in training.curves]
-    labels += [series.label for group in settings for series in group.series]
     names = shorten_labels(labels)
     style = Style(names, assign_looks(names.values()))
     figures = [_by_x(group, style, f"curves-{i}") for i, group in enumerate(curves)]
     figures += [_over_setting(one, style, f"setting-{i}") for i, one in enumerate(settings)]
     figures += [_along_training(t, style, f"training-{i}") for i, t in enumerate(trainings)]
-    return [figure for figure in figures if figure is not None]
+    drawn = [figure for figure in figures if figure is not None]
+    return [*drawn, *draw_heatmaps(report.heatmaps), *draw_analyses(report.analyses)]
 
 
 def _by_x(group: MetricGroup, style: Style, name: str) -> Figure | None:
@@ -319,16 +316,6 @@ def _cut_bands(metric: Metric, curves: Iterable[Curve], low: float, high: float)
     if beyond:
         words = "; ".join(f"{name} reaches {metric.format(end)}" for name, end in beyond.items())
         yield f"Bands are cut at the edge: {words}."
-
-
-def draw_figures(report: Report) -> list[Figure]:
-    """Draw the curves by context length, over a setting and by training step, the heat maps, and
-    the analyses."""
-    return [
-        *draw_curves(report.figure_groups, report.training_curves, report.figure_settings),
-        *draw_heatmaps(report.heatmaps),
-        *draw_analyses(report.analyses),
-    ]
 
 
 def draw_heatmaps(groups: Sequence[HeatmapGroup]) -> list[Figure]:

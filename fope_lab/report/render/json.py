@@ -17,9 +17,8 @@ from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import VERDICTS
 from fope_lab.report.compare.differences import BeforeAfter, difference_of
 from fope_lab.report.compare.paper_comparison import PaperComparison
-from fope_lab.report.results.aggregate import Cell, json_value
+from fope_lab.report.results.cells import Cell, StageResult, json_value
 from fope_lab.report.results.recorded import AnalysisResult, HeatmapGroup
-from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.summary import speed_of
 from fope_lab.stages import Select
 from fope_lab.stages.internal import MEANS

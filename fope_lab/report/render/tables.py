@@ -18,7 +18,7 @@ from fope_lab.report.compare.differences import (
     meaning,
 )
 from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperComparison
-from fope_lab.report.results.aggregate import Cell
+from fope_lab.report.results.cells import Cell
 from fope_lab.report.results.layout import MetricGroup, capital
 from fope_lab.report.results.settings import OPTIMISTIC, SettingGroup
 from fope_lab.stages.labels import label

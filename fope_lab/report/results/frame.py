@@ -27,7 +27,7 @@ from typing import Any
 
 import pandas as pd
 
-from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.cells import StageResult
 from fope_lab.stages.labels import label
 from fope_lab.stages.result import Measurement
 

@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.report.results.aggregate import Cell
-from fope_lab.report.results.stage_results import StageResult, group_by_section
+from fope_lab.report.results.cells import Cell, StageResult, group_by_section
 from fope_lab.stages.labels import (
     ABSENT,
     axis_label,

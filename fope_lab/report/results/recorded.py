@@ -26,9 +26,8 @@ from fope_lab.analysis import Analysis, Arrays
 from fope_lab.analysis.base import ARRAYS
 from fope_lab.evaluation.analysis import AnalysisStage
 from fope_lab.evaluation.retrieval import PASSKEY
-from fope_lab.report.results.aggregate import group_seeds
+from fope_lab.report.results.cells import StageResult, group_by_section, group_seeds
 from fope_lab.report.results.layout import Axes, read_axes
-from fope_lab.report.results.stage_results import StageResult, group_by_section
 from fope_lab.stages.metric import Metric
 from fope_lab.store import StageFolder
 from fope_lab.sweep.graph import Stage

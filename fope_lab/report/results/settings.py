@@ -13,9 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fope_lab.report.results.aggregate import Cell, canonical
+from fope_lab.report.results.cells import (
+    Cell,
+    StageResult,
+    canonical,
+    chosen_keys,
+    group_by_section,
+)
 from fope_lab.report.results.layout import MetricGroup, Series, SeriesGroup, capital, read_axes
-from fope_lab.report.results.stage_results import StageResult, chosen_keys, group_by_section
 from fope_lab.stages import Select, TrainingConfig
 from fope_lab.stages.labels import label
 from fope_lab.stages.metric import LENGTH

@@ -1,17 +1,22 @@
-"""Means, claims and frames over the seeds that stopped early, and what the report says of them."""
+"""Seeds until enough trainings have stopped early: which are asked for, which count, and what the
+report says of them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from report_samples import make_report, write_plan
 
 import fope_lab
 from fope_lab.planning.needed_stages import plan_sweeps
 from fope_lab.report import Report
+from fope_lab.report.claims.seeds import CountedSeeds, follow_stops
 from fope_lab.report.render.documents import render_html, render_markdown
 from fope_lab.report.render.json import report_json
 from fope_lab.stages.result import Measurement, ResultRecord
@@ -36,12 +41,12 @@ STAGES: dict[str, Any] = {
     "exact": {"kind": "algorithmic", "from": "pretrain", "subtask": "parity", "lengths": [50, 100]},
 }
 RULE = {"first": 2, "at_most": 6, "until": {"stopped_early": 2}}
-STOPPED = {"rope": "srsxxx", "nope": "rrrrrr", "alibi": "sxxxxx"}
+ENDINGS = {"rope": "srsxxx", "nope": "rrrrrr", "alibi": "sxxxxx"}
 """s for a training that stops early, r for one that does not, x for one that fails."""
 
 
 def sweep_of(folder: Path, rule: Any = RULE) -> Sweep:
-    grid = {"pretrain.embedding": list(STOPPED)}
+    grid = {"pretrain.embedding": list(ENDINGS)}
     report = {"claims": ["exact.algorithmic@100: rope > nope"], "learnt": 0}
     changes = {"stages": STAGES, "seeds": rule, "grid": grid, "report": report}
     return write_plan(folder, changes).sweep
@@ -75,7 +80,7 @@ def go_on(sweep: Sweep, store: Store) -> None:
         if not todo:
             return
         for stage in todo:
-            word = "s" if stage.seed is None else STOPPED[str(stage.embedding)][stage.seed]
+            word = "s" if stage.seed is None else ENDINGS[str(stage.embedding)][stage.seed]
             attempt = store.folder(stage.kind, stage.key).begin("test", {"config": stage.config})
             if word == "x" and stage.spec.trains:
                 with pytest.raises(RuntimeError), attempt:
@@ -170,3 +175,92 @@ def test_the_report_says_which_seeds_count(report: Report) -> None:
     assert seeds["until"] == {"stopped_early": 2}
     assert [one["counted"] for one in seeds["trainings"]] == [[0, 2], [0, 1], [0]]
     assert [one["settled"] for one in seeds["trainings"]] == [True, True, False]
+
+
+STOPPED, RAN_OUT, UNSAID, OPEN = "stopped", "ran out", "says nothing", "open"
+
+
+def training(words: list[str]) -> list[Any]:
+    """The results of a training under each seed; older trainings say nothing of a stop."""
+    recorded = {STOPPED: {"stopped_early": True}, RAN_OUT: {"stopped_early": False}}
+    return [
+        SimpleNamespace(
+            stage=None,
+            state=SimpleNamespace(is_done=word != OPEN),
+            record=SimpleNamespace(recorded=recorded.get(word, {})),
+        )
+        for word in words
+    ]
+
+
+def follow(words: str, first: int = 3, wanted: int = 3) -> CountedSeeds:
+    """A letter for each seed: s stopped early, r ran out, u says nothing of it, . is open."""
+    names = {"s": STOPPED, "r": RAN_OUT, "u": UNSAID, ".": OPEN}
+    return follow_stops(training([names[w] for w in words]), first, len(words), wanted)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "may_ask", "counted", "out"),
+    [
+        ("........", 3, 8, (), ()),
+        ("sss.....", 3, 3, (0, 1, 2), (3, 4, 5, 6, 7)),
+        ("s.s.....", 3, 8, (0, 2), ()),
+        ("srs.....", 4, 8, (0, 2), (1,)),
+        ("sus.....", 4, 8, (0, 2), (1,)),
+        ("srrs....", 5, 8, (0, 3), (1, 2)),
+        ("srrss...", 5, 5, (0, 3, 4), (1, 2, 5, 6, 7)),
+        ("rrr.....", 6, 8, (), ()),  # if none stops early, the first three count
+        ("rrrrrrrr", 8, 8, (0, 1, 2), (3, 4, 5, 6, 7)),
+        ("rrrrrrrs", 8, 8, (7,), (0, 1, 2, 3, 4, 5, 6)),
+        ("ssssssss", 3, 3, (0, 1, 2), (3, 4, 5, 6, 7)),  # more were trained before
+        (".ss.....", 3, 8, (1, 2), ()),
+    ],
+)
+def test_what_is_asked_for_and_what_counts(
+    words: str, asked: int, may_ask: int, counted: tuple[int, ...], out: tuple[int, ...]
+) -> None:
+    found = follow(words)
+    assert (found.asked, found.may_ask, found.counted, found.out) == (asked, may_ask, counted, out)
+
+
+def test_seeds_that_run_first_count_only_as_far_as_they_are_wanted() -> None:
+    found = follow("ssss....", first=4, wanted=2)
+    assert (found.asked, found.may_ask, found.settled) == (4, 4, True)
+    assert found.ran == found.stopped == (0, 1, 2, 3)
+    assert (found.counted, found.out) == ((0, 1), (2, 3, 4, 5, 6, 7))
+
+
+@given(
+    words=st.lists(st.sampled_from([STOPPED, RAN_OUT, UNSAID]), min_size=1, max_size=12),
+    first=st.integers(1, 12),
+    wanted=st.integers(1, 12),
+    data=st.data(),
+)
+def test_whatever_ends_first_the_seeds_are_those_of_one_after_the_other(
+    words: list[str], first: int, wanted: int, data: st.DataObject
+) -> None:
+    """Whichever of the seeds that are asked for ends next: the same seeds are trained, and what was
+    known to count, or not to, stays so."""
+    most = len(words)
+    first, wanted = min(first, most), min(wanted, most)
+    stops = [n for n, word in enumerate(words) if word == STOPPED]
+    needed = most if len(stops) < wanted else max(first, stops[wanted - 1] + 1)
+    within = [n for n in stops if n < needed]
+    known = [OPEN] * most
+    before: CountedSeeds | None = None
+    while True:
+        now = follow_stops(training(known), first, most, wanted)
+        if before is not None:
+            assert now.asked >= before.asked
+            assert now.may_ask <= before.may_ask
+            assert set(now.counted) >= set(before.counted)
+            assert set(now.out) >= set(before.out)
+        before = now
+        open_ = [n for n in range(now.asked) if known[n] == OPEN]
+        if not open_:
+            break
+        ended = data.draw(st.sampled_from(open_))
+        known[ended] = words[ended]
+    assert now.asked == now.may_ask == needed
+    assert now.counted == tuple(within[:wanted] or range(wanted))
+    assert set(now.out) == set(range(most)) - set(now.counted)

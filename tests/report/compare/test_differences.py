@@ -22,7 +22,7 @@ from fope_lab.report.compare.differences import (
 )
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import report_tables
-from fope_lab.report.results.aggregate import Cell, SeedValue
+from fope_lab.report.results.cells import Cell, SeedValue
 from fope_lab.stages.metric import Better, Metric
 from fope_lab.stages.result import Measurement
 from fope_lab.statistics.decision import STUDENT_T, SeedTest

@@ -27,8 +27,7 @@ from fope_lab.report.compare.paper_comparison import (
 from fope_lab.report.compare.published import PublishedTable, load_published, read_published
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import compared_texts
-from fope_lab.report.results.aggregate import Cell, MissingSeed, group_seeds
-from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.cells import Cell, MissingSeed, StageResult, group_seeds
 from fope_lab.stages.labels import label
 from fope_lab.stages.result import ResultRecord
 from fope_lab.statistics.intervals import MeanEstimate

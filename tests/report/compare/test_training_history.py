@@ -16,7 +16,7 @@ from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import Table, build_tables
 from fope_lab.report.render.terminal import plain_text
-from fope_lab.report.results.stage_results import StageResult, read_stages
+from fope_lab.report.results.cells import StageResult, read_stages
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
 

@@ -16,8 +16,8 @@ from fope_lab.report import Report
 from fope_lab.report.render.figures import Figure, draw_figures
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import MOST_COLUMNS, Table, build_tables
+from fope_lab.report.results.cells import read_stages
 from fope_lab.report.results.layout import LEAST_CHANCE
-from fope_lab.report.results.stage_results import read_stages
 from fope_lab.stages.metric import LENGTH, POSITION, WORDS, CurveAxis, Metric
 from fope_lab.stages.result import DamagedResultError, Measurement, ResultRecord
 from fope_lab.store import Status, Store

@@ -1,13 +1,15 @@
-"""How lines are named, told apart and put into panels."""
+"""How lines are named, told apart and put into panels; and where bits per byte are shown."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_samples import report_of
 
 from fope_lab.report.results.layout import (
     read_axes,
@@ -200,3 +202,38 @@ def test_no_two_files_have_one_name(paths: set[str]) -> None:
     names = unique_endings(paths, "/")
     assert len(set(names.values())) == len(paths)
     assert all(path == name or path.endswith(f"/{name}") for path, name in names.items())
+
+
+BPE = {"train": "bpe", "vocabulary": 300, "corpus": "python-docs"}
+ALIKE: dict[str, Any] = {"grid": {"pretrain.embedding": ["rope", "fope"]}}
+DIFFERENT: dict[str, Any] = {"grid": {**ALIKE["grid"], "pretrain.tokenizer": ["byte", BPE]}}
+
+
+def shown(folder: Path, changes: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """The metrics of the tables and of the figures."""
+    report = report_of(folder, changes=changes)
+    tables, figures = report.table_groups, report.figure_groups
+    return [g.metric.short_name for g in tables], [g.metric.short_name for g in figures]
+
+
+@pytest.mark.parametrize(
+    ("changes", "tables", "figures"),
+    [
+        (ALIKE, ["perplexity", "passkey", "loss"], None),
+        (DIFFERENT, ["bits_per_byte", "perplexity", "passkey", "loss"], None),
+        (
+            {**ALIKE, "report": {"tables": ["bits_per_byte"]}},
+            ["bits_per_byte"],
+            ["bits_per_byte", "perplexity", "passkey", "loss"],
+        ),
+        (
+            {**DIFFERENT, "report": {"figures": ["passkey"]}},
+            ["bits_per_byte", "perplexity", "passkey", "loss"],
+            ["passkey"],
+        ),
+    ],
+)
+def test_they_are_shown_on_request_and_where_tokenizers_differ(
+    tmp_path: Path, changes: dict[str, Any], tables: list[str], figures: list[str] | None
+) -> None:
+    assert shown(tmp_path, changes) == (tables, tables if figures is None else figures)
