@@ -29,10 +29,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
+from fope_lab.config.processor import processor
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.block_attention import block_attention
-from fope_lab.processor import processor
 
 HEADS, HEAD_DIM, TOKENS, DOCUMENT = 4, 64, 2048, 1000
 ROUNDS = 9

@@ -36,7 +36,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.multiprocessing.spawn import spawn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import parameters
 from fope_lab.stages import TrainSettings

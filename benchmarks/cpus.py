@@ -23,8 +23,8 @@ import torch
 from contestants import SHAPES, rows_of, start_model
 from torch import nn
 
-from fope_lab.atomic_files import write_atomic
-from fope_lab.processor import processor
+from fope_lab.config.atomic_files import write_atomic
+from fope_lab.config.processor import processor
 from trainers.optimizer import decay_groups, kept_memory
 
 CONFIGURATIONS = {"one on 2 CPUs": [2], "two on 1 CPU each": [1, 1], "one on 1 CPU": [1]}

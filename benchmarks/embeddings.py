@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
 from fope_lab.embeddings import PRESETS, EmbeddingError, build_embedding, parse_embedding
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.attention import Attention

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
 from fope_lab.evaluation.perplexity.losses import perplexity
 from fope_lab.model import Decoder, ModelConfig
 

@@ -34,7 +34,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
 from fope_lab.model import load_model
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

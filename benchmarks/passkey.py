@@ -40,7 +40,7 @@ import transformers
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
 from fope_lab.data.tasks.passkey import Trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import Embedding, EmbeddingError, parse_embedding

@@ -25,9 +25,9 @@ from typing import Any
 import torch
 import yaml
 
-from fope_lab.atomic_files import write_atomic
-from fope_lab.devices import cores
-from fope_lab.processor import processor
+from fope_lab.config.atomic_files import write_atomic
+from fope_lab.config.devices import cores
+from fope_lab.config.processor import processor
 
 SWEEPS = ("sweeps/mini/p-rope-table2.yaml", "sweeps/mini/resonance-table1-released.yaml")
 PRECISIONS = ("float32", "bfloat16")

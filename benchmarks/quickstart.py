@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
 
 SWEEP = "sweeps/quickstart.yaml"
 

@@ -30,7 +30,7 @@ from typing import Any
 from gpu import Part, commit, commit_after, end_in_order, is_clean, machine, run_part, script
 
 from fope_lab.config.problems import did_you_mean
-from fope_lab.processor import processor
+from fope_lab.config.processor import processor
 
 FOLDER = Path(__file__).resolve().parent
 KEPT = FOLDER / "results"

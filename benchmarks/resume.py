@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
 from fope_lab.config.options import entry_of
 from fope_lab.data.mixture import Batch
 from fope_lab.model import Decoder, ModelConfig

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
 from fope_lab.model import SCALES, Decoder, ModelConfig, flops_per_token, parameters
 from fope_lab.model.memory import Memory, training_memory
 

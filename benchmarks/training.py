@@ -41,10 +41,10 @@ from typing import Any, NamedTuple
 import torch
 from contestants import CONTESTANTS, CUDA, SHAPES, Shape, Turns, Way
 
-from fope_lab.atomic_files import write_atomic
-from fope_lab.devices import GIB, recorded_device
+from fope_lab.config.atomic_files import write_atomic
+from fope_lab.config.devices import GIB, recorded_device
+from fope_lab.config.processor import processor
 from fope_lab.model.config import flops_per_token, parameters
-from fope_lab.processor import processor
 
 CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 PRECISIONS = ("float32", "bfloat16")

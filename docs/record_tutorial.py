@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate.transcripts import RECORD, steps
-from fope_lab.provenance.checkout import Checkout
+from fope_lab.store.checkout import Checkout
 
 COLUMNS = 160
 FIGURE = "figures/perplexity-by-context-length.svg"

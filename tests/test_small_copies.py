@@ -16,10 +16,10 @@ import torch
 from shipped import FILES, ROOT, by_key, method, named, sweep_of
 from shrunken import small_embedding, small_length, small_model, small_stage
 
+from fope_lab.config.roles import candidate_role
 from fope_lab.data.corpora import local as local_corpora
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.packing import write_packed
-from fope_lab.data.roles import candidate_role
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import build_embedding, parse_embedding
 from fope_lab.model import Decoder, load_model, save_model

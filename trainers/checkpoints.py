@@ -32,7 +32,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
-from fope_lab.atomic_files import is_full_disk
+from fope_lab.config.atomic_files import is_full_disk
 from fope_lab.model.checkpoint_files import SHARDS, WEIGHTS
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages.training import ROW_ACCURACY, TOKEN_ACCURACY, TRAINING_RECORD

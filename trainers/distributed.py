@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
 from fope_lab.config.plugins import WithPlugins
 from fope_lab.stages import Resources, StageConfig, TrainingConfig
 from fope_lab.stages.base import load_function

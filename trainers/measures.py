@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from fope_lab.devices import recorded_device
+from fope_lab.config.devices import recorded_device
+from fope_lab.config.processor import processor
 from fope_lab.model import ModelConfig, flops_per_token
-from fope_lab.processor import processor
 from fope_lab.stages import Resources
 from fope_lab.stages.training import TrainingConfig
 from fope_lab.stages.widths import computed_widths
@@ -95,7 +95,8 @@ def why_unknown(device: str) -> str | None:
     """Why a training on this device has no utilisation; None on a CPU, where none is expected."""
     if device == "cpu" or recorded_device(device) is not None:
         return None
-    return f"no model FLOPs utilisation: the peak of {device!r} is not in fope_lab/devices.yaml"
+    where = "fope_lab/config/devices.yaml"
+    return f"no model FLOPs utilisation: the peak of {device!r} is not in {where}"
 
 
 def steps_per_second_at_peak(

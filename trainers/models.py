@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.config.problems import UserError
-from fope_lab.data.roles import MODEL, candidate_role
+from fope_lab.config.roles import MODEL, candidate_role
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import load_model, parameters, read_config, save_model

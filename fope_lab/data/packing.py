@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.atomic_files import sha256_file
+from fope_lab.config.atomic_files import sha256_file
 from fope_lab.config.problems import in_few_words
 from fope_lab.data.corpora.base import Corpus, Split, sha256_of
 from fope_lab.data.problems import DataError

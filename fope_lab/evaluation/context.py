@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.config.problems import did_you_mean
+from fope_lab.config.processor import choose_device
+from fope_lab.config.roles import MODEL, text_role
 from fope_lab.data.packing import PackedCorpus, ShardedArray
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
-from fope_lab.data.roles import MODEL, text_role
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.evaluation.shared_work import SharedWork, Workers
 from fope_lab.model import CheckpointConfig, load_model, read_config
-from fope_lab.processor import choose_device
 from fope_lab.stages import Select, SwapEmbedding
 from fope_lab.stages.lineage import lineage_of
 from fope_lab.stages.result import Measurement, ResultRecord

@@ -17,7 +17,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
+from fope_lab.config.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.config.plugins import WithPlugins
 from fope_lab.config.problems import UserError
 from fope_lab.orchestration.cluster_address import LOCAL, RAY_DEFAULTS, ClusterError
@@ -32,12 +32,12 @@ from fope_lab.orchestration.ray_watch import GO_ON, ending_with_cluster, ending_
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, run_stage
 from fope_lab.planning.schedule import Amounts, Capacity, Demand, Lookahead, amounts
-from fope_lab.provenance.checkout import Checkout
-from fope_lab.provenance.source import source_of
 from fope_lab.stages import Resources
 from fope_lab.store import StageState, Store, StoreError
 from fope_lab.store.attempts import Ending, driver_name
+from fope_lab.store.checkout import Checkout
 from fope_lab.store.records import first_line
+from fope_lab.store.source import source_of
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import modules_of
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from fope_lab.atomic_files import read_json, write_json
+from fope_lab.config.atomic_files import read_json, write_json
 from fope_lab.config.problems import did_you_mean, name_list
 from fope_lab.store import Status, StopRequest, Store, StoreError
 from fope_lab.store.attempts import DriverProcess, is_gone, process_of

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import files_below, sha256_file
+from fope_lab.config.atomic_files import files_below, sha256_file
 from fope_lab.config.plugins import GROUP, INIT, installed_plugins, loaded_plugins
 from fope_lab.config.problems import UserError
 from fope_lab.config.yaml_document import Document

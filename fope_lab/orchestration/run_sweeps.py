@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from fope_lab.config.devices import device_named, this_machine
 from fope_lab.config.environment import RUN, require_packages
 from fope_lab.config.problems import counted
-from fope_lab.devices import device_named, this_machine
 from fope_lab.orchestration.cluster_address import LOCAL, prepare_environment, require_cluster
 from fope_lab.orchestration.live_view import live_view
 from fope_lab.orchestration.progress import RunProgress, print_line, print_problems

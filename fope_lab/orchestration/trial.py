@@ -14,13 +14,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
-from fope_lab.data.roles import MODEL
+from fope_lab.config.atomic_files import MAKE_ROOM, is_full_disk
+from fope_lab.config.processor import processor
+from fope_lab.config.roles import MODEL
 from fope_lab.orchestration.drivers import stop_request
 from fope_lab.planning.forecast import workload_of
-from fope_lab.processor import processor
-from fope_lab.provenance.checkout import Checkout, package_versions
-from fope_lab.provenance.source import source_of
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.base import load_function
 from fope_lab.stages.lineage import LINEAGE, recorded_lineage
@@ -36,6 +34,7 @@ from fope_lab.store import (
     StoreError,
 )
 from fope_lab.store.attempts import Ending, LeaseHeldError
+from fope_lab.store.checkout import Checkout, package_versions
 from fope_lab.store.checkpoint import (
     changed_since_written,
     damaged_files,
@@ -43,6 +42,7 @@ from fope_lab.store.checkpoint import (
     require_intact,
 )
 from fope_lab.store.records import first_line
+from fope_lab.store.source import source_of
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import modules_of, output_digest
 from trainers.distributed import WorkersLostError, run_workers, with_size

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fope_lab.config.devices import Device, cores, device_named, this_machine
 from fope_lab.config.problems import Problem, SweepError
-from fope_lab.devices import Device, cores, device_named, this_machine
 from fope_lab.planning.forecast import CANNOT_RUN, Forecast, calibrate, forecast
 from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.planning.schedule import Machines, WallTime, wall_time

@@ -15,11 +15,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from fope_lab.config.devices import (
+    CPU,
+    Device,
+    device_named,
+    known_devices,
+    recorded_device,
+    this_machine,
+)
 from fope_lab.config.problems import counted
-from fope_lab.devices import CPU, Device, device_named, known_devices, recorded_device, this_machine
+from fope_lab.config.processor import processor
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import flops_per_token
-from fope_lab.processor import processor
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.key import config_json, digest
 from fope_lab.stages.widths import computed_widths

@@ -15,8 +15,8 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
+from fope_lab.config.devices import CPU, GIB, Device, cores, this_machine
 from fope_lab.config.problems import Problem, SweepError
-from fope_lab.devices import CPU, GIB, Device, cores, this_machine
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import parameters
 from fope_lab.planning.schedule import amounts

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fope_lab.config.devices import GIB
 from fope_lab.config.problems import counted
-from fope_lab.devices import GIB
 from fope_lab.planning.estimate import PlanEstimate
 from fope_lab.planning.forecast import HOUR
 from fope_lab.stages import Select

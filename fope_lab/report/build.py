@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from fope_lab.provenance.checkout import Checkout, package_versions
 from fope_lab.report.claims.judge import StageSeconds, Verdict
 from fope_lab.report.claims.seeds import (
     CountedSeeds,
@@ -49,6 +48,7 @@ from fope_lab.report.results.settings import (
 from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.statistics.decision import SeedTest
 from fope_lab.store import Store
+from fope_lab.store.checkout import Checkout, package_versions
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.plan import ChangesSince
 from fope_lab.sweep.sweep_file import SeedRule

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.analysis.base import ARRAYS
-from fope_lab.atomic_files import read_json, sha256_file, write_atomic, write_json
+from fope_lab.config.atomic_files import read_json, sha256_file, write_atomic, write_json
 from fope_lab.config.problems import UserError
-from fope_lab.provenance.source import package_digest
 from fope_lab.report.build import Report
 from fope_lab.report.render.documents import label_of, render_html, render_markdown
 from fope_lab.report.render.figures import Drawing, draw_figures
 from fope_lab.report.render.json import render_json, report_json
 from fope_lab.store import StageFolder
+from fope_lab.store.source import package_digest
 
 REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN = "report.html", "report.json", "report.md"
 REPORT_FILES = (REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN)

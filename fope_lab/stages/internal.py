@@ -22,8 +22,8 @@ from annotated_types import MinLen
 from fope_lab.config.annotations import Doc
 from fope_lab.config.options import Options
 from fope_lab.config.problems import Problem
+from fope_lab.config.roles import candidate_role
 from fope_lab.data import olmo_eval
-from fope_lab.data.roles import candidate_role
 from fope_lab.data.tokenizers.recipe import TrainedTokenizer
 from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.sections import CorpusSection, EmbeddingSection, TokenizerSection

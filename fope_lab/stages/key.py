@@ -19,9 +19,9 @@ from typing import Any
 
 from fope_lab.analysis.base import Analysis
 from fope_lab.config.options import default_of, option_name
+from fope_lab.config.roles import TOKENIZER, text_role
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.recipe import Data
-from fope_lab.data.roles import TOKENIZER, text_role
 from fope_lab.data.tasks.base import Task
 from fope_lab.data.tokenizers.recipe import TrainedTokenizer
 from fope_lab.embeddings.base import Embedding

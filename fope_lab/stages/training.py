@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.options import Options, PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, missing
-from fope_lab.data.roles import validation_role
+from fope_lab.config.roles import validation_role
 from fope_lab.model.checkpoint import Resizing
 from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.internal import LEAST, BestOf, SwapEmbedding

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
-from fope_lab.atomic_files import create_exclusive, sync_directory, write_atomic
+from fope_lab.config.atomic_files import create_exclusive, sync_directory, write_atomic
 from fope_lab.store.attempts import Attempts, Ending, contributors, device_of, time_before
 from fope_lab.store.checkpoint import MANIFEST, digests_of, newest_complete
 from fope_lab.store.completion import completion

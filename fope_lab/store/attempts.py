@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import create_exclusive, write_atomic
+from fope_lab.config.atomic_files import create_exclusive, write_atomic
 from fope_lab.store.records import LeaseLostError, read_attempt, read_end
 
 BEAT_SECONDS = 2.0

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import files_below, sha256_file, sync_file, write_json
+from fope_lab.config.atomic_files import files_below, sha256_file, sync_file, write_json
 from fope_lab.store.attempts import WorkTime
 from fope_lab.store.records import StagePaths, StoreError, read_manifest
 

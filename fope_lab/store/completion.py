@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import sync_directory
+from fope_lab.config.atomic_files import sync_directory
 from fope_lab.store.checkpoint import Checkpoint, changed_files, incomplete_files
 from fope_lab.store.records import StagePaths, as_row, read_done
 

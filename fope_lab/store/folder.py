@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.attempts import (
     AttemptRecord,

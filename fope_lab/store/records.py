@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import read_json
+from fope_lab.config.atomic_files import read_json
 from fope_lab.config.problems import UserError
 
 

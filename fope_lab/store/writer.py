@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import is_full_disk, sync_directory, write_json
+from fope_lab.config.atomic_files import is_full_disk, sync_directory, write_json
 from fope_lab.store.attempts import Attempts, Stopwatch, WorkTime
 from fope_lab.store.checkpoint import (
     Checkpoint,

@@ -22,10 +22,10 @@ from fope_lab.config.problems import (
     nearest_name,
     shown,
 )
+from fope_lab.config.roles import MODEL, TOKENIZER, candidate_role, text_role, validation_role
 from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.olmo_eval import GPT_NEOX, GPT_NEOX_SHA256
 from fope_lab.data.problems import DataError
-from fope_lab.data.roles import MODEL, TOKENIZER, candidate_role, text_role, validation_role
 from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, TrainedTokenizer, may_write_chats
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from fope_lab.analysis import parse_analysis
-from fope_lab.atomic_files import write_atomic
+from fope_lab.config.atomic_files import write_atomic
 from fope_lab.config.problems import ConfigError, did_you_mean, name_list, shown
 from fope_lab.config.yaml_document import Document
 from fope_lab.data.corpora.local import Files

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.roles import MODEL
+from fope_lab.config.roles import MODEL
 from fope_lab.stages import StageConfig, TrainingConfig
 from fope_lab.stages.key import config_json, stage_key
 from fope_lab.stages.labels import stage_label

@@ -15,6 +15,8 @@ A step reports what is wrong and leaves it out, so that one SweepError holds all
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +34,6 @@ from fope_lab.config.problems import (
 )
 from fope_lab.config.shipped import sweep_path
 from fope_lab.config.yaml_document import Document
-from fope_lab.no_collections import no_collections
 from fope_lab.stages.labels import distinguish
 from fope_lab.store import Store
 from fope_lab.sweep.added_stages import rule_problems
@@ -48,6 +49,19 @@ from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.report_section import ReportSection
 from fope_lab.sweep.stage_builder import StageBuilder
 from fope_lab.sweep.sweep_file import CLAIMS, UNTIL, SeedRule, no_mapping, read_sweep_file
+
+
+@contextlib.contextmanager
+def no_collections() -> Iterator[None]:
+    """Pause Python's garbage collector. While the stages of a large grid are made, it would look at
+    all of them again and again, and take a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def load_sweep(path: str | Path, store: Store | None = None) -> Sweep:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import read_json, sha256_file
+from fope_lab.config.atomic_files import read_json, sha256_file
 from fope_lab.config.cache import Cache
 from fope_lab.config.problems import ConfigError, Problem, missing
 from fope_lab.data.problems import DataError

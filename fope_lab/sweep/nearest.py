@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from fope_lab.config.problems import FieldPath, format_path
-from fope_lab.data.roles import MODEL, TOKENIZER, text_role, validation_role
+from fope_lab.config.roles import MODEL, TOKENIZER, text_role, validation_role
 from fope_lab.embeddings import EmbeddingError, preset_of
 from fope_lab.stages.key import hashed_fields
 from fope_lab.stages.labels import label

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from fope_lab.config.problems import SweepError
 from fope_lab.config.yaml_document import Document
-from fope_lab.provenance.source import changed_files
 from fope_lab.stages import Select, SwapEmbedding
 from fope_lab.stages.key import parts_of_embedding, parts_of_stage
 from fope_lab.stages.training import TRAINING_RECORD
@@ -20,6 +19,7 @@ from fope_lab.store import StageFolder, StageState, Status, Store
 from fope_lab.store.attempts import TimeTaken, over_attempts
 from fope_lab.store.checkpoint import content_digest
 from fope_lab.store.root import StoreSnapshot
+from fope_lab.store.source import changed_files
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.local_corpora import gone, missing_note

@@ -13,7 +13,7 @@ from typing import Any
 
 from fope_lab.config.cache import Cache
 from fope_lab.config.problems import ConfigError, Problem
-from fope_lab.data.roles import MODEL, candidate_role, text_role
+from fope_lab.config.roles import MODEL, candidate_role, text_role
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.stages import Pretrain, Resources, Select, StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.stages.base import UNTRAINED

@@ -26,8 +26,8 @@ from fope_lab.config.checks import EachOnce, KnownName, Parsed, Pattern
 from fope_lab.config.options import Option, Options, PositiveInt, entry_of
 from fope_lab.config.plugins import load_plugins
 from fope_lab.config.problems import ConfigError, FieldPath, Problem, shown, unknown_name
+from fope_lab.config.shipped import paper_names
 from fope_lab.config.yaml_document import Document
-from fope_lab.papers.index import paper_names
 from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.sweep.grid_point import ProblemCollector
 from fope_lab.sweep.report_section import ReportSection

@@ -19,7 +19,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
-from fope_lab.atomic_files import sync_directory, sync_file
+from fope_lab.config.atomic_files import sync_directory, sync_file
 from fope_lab.tracking.client import is_damage, is_locked, quiet_mlflow
 from fope_lab.tracking.errors import DamagedDatabaseError, TrackingError, UnreachableError
 from fope_lab.tracking.uris import sqlite_uri

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fope_lab.data.roles import MODEL, text_role, validation_role
-from fope_lab.provenance.checkout import Checkout
+from fope_lab.config.roles import MODEL, text_role, validation_role
 from fope_lab.stages import Select
 from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.stages.labels import label
@@ -29,6 +28,7 @@ from fope_lab.stages.metric import LENGTH, WORDS
 from fope_lab.stages.result import DamagedResultError, ResultRecord
 from fope_lab.store import Row, StageFolder, Status, Store
 from fope_lab.store.attempts import over_attempts
+from fope_lab.store.checkout import Checkout
 from fope_lab.sweep.plan import output_digest
 from fope_lab.tracking.outline import Outline, StageOutline
 

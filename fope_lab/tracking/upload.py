@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fope_lab.data.roles import MODEL
+from fope_lab.config.roles import MODEL
 from fope_lab.store import Checkpoint, Row, StageFolder, Status, Store
 from fope_lab.sweep.plan import ChangesSince
 from fope_lab.tracking import stage_run

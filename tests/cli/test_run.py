@@ -23,9 +23,9 @@ import pytest
 from workers_sweep import alone, worker_processes
 
 from fope_lab.cli import main
-from fope_lab.processor import processor
-from fope_lab.provenance.checkout import Checkout
+from fope_lab.config.processor import processor
 from fope_lab.store import StageFolder, Store
+from fope_lab.store.checkout import Checkout
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
 

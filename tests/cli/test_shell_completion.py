@@ -12,7 +12,7 @@ import kept_sweep
 import pytest
 
 from fope_lab.cli import COMMANDS, main
-from fope_lab.housekeeping.known_stages import known_stages
+from fope_lab.cli.housekeeping.known_stages import known_stages
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger

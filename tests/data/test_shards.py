@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fope_lab.atomic_files import sha256_file
+from fope_lab.config.atomic_files import sha256_file
 from fope_lab.data.packing import ShardedArray, ShardWriter, map_shard
 
 DTYPE = np.dtype(np.uint16)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fope_lab.atomic_files import files_below
+from fope_lab.config.atomic_files import files_below
 from fope_lab.data import tokenising
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import write_packed

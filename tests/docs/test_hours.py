@@ -10,10 +10,10 @@ import pytest
 from docs.generate.hours import PAPERS, of_sweeps, of_trainings, planned
 from docs.generate.shipped import ROOT
 from fope_lab.cli import main
+from fope_lab.config.devices import known_devices
 from fope_lab.config.options import nested
 from fope_lab.config.problems import ConfigError
-from fope_lab.devices import known_devices
-from fope_lab.papers.index import paper_names
+from fope_lab.config.shipped import paper_names
 from fope_lab.report.compare.published import PublishedHours, load_published
 
 A3 = [

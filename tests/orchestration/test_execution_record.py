@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from fope_lab.devices import this_machine
+from fope_lab.config.devices import this_machine
+from fope_lab.config.processor import processor
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, execution_record, run_until_ended
 from fope_lab.planning.forecast import Workload, calibrate, workload_of
-from fope_lab.processor import processor
 from fope_lab.stages import Resources
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep

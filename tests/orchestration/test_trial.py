@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import ray.tune
 
-from fope_lab.atomic_files import MAKE_ROOM
+from fope_lab.config.atomic_files import MAKE_ROOM
 from fope_lab.orchestration import trial
 from fope_lab.orchestration.drivers import stop_request
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_stage, run_until_ended

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from sweep_files import BASE, changed, load
 
-from fope_lab.devices import CPU, device_named, this_machine
+from fope_lab.config.devices import CPU, device_named, this_machine
+from fope_lab.config.processor import processor
 from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.forecast import (
     Calibration,
@@ -22,7 +23,6 @@ from fope_lab.planning.forecast import (
     without_gaps,
     workload_of,
 )
-from fope_lab.processor import processor
 from fope_lab.store import Store
 from fope_lab.sweep import SweepError, plan
 

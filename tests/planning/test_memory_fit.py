@@ -12,7 +12,7 @@ import yaml
 from sweep_files import BASE, PRETRAIN, changed, load, of, write
 
 from fope_lab.cli import main
-from fope_lab.devices import CPU, GIB, Device, device_named
+from fope_lab.config.devices import CPU, GIB, Device, device_named
 from fope_lab.planning import memory_fit
 from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.memory_fit import MARGIN, gpu_count, machine_note, why_too_large

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 from sweep_files import BASE, load, of
 
-from fope_lab.devices import CPU
+from fope_lab.config.devices import CPU
+from fope_lab.config.processor import processor
 from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.forecast import workload_of
 from fope_lab.planning.plan_table import print_plan
-from fope_lab.processor import processor
 from fope_lab.store import Attempt, StageState, Status, Store, StoreError
 from fope_lab.sweep import Plan, plan
 from fope_lab.sweep.graph import Stage

@@ -14,7 +14,7 @@ from rich.console import Console
 from sweep_files import PRETRAIN, changed, write
 
 from fope_lab.cli import main
-from fope_lab.devices import cores, device_named
+from fope_lab.config.devices import cores, device_named
 from fope_lab.planning.estimate import PlanEstimate, estimate_plans, requested_stages
 from fope_lab.planning.forecast import workload_of
 from fope_lab.planning.plan_table import MANY, print_plan

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sections import read_section
 
-from fope_lab.data.roles import candidate_role
+from fope_lab.config.roles import candidate_role
 from fope_lab.evaluation.context import Context
 from fope_lab.evaluation.posgen import PosGen
 from fope_lab.stages import Select

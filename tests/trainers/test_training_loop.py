@@ -21,9 +21,9 @@ from tiny_training import (
     train_settings,
 )
 
+from fope_lab.config.processor import choose_device
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
-from fope_lab.processor import choose_device
 from trainers.loop import NonFiniteError
 
 STEPS = 10

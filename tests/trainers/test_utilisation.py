@@ -10,8 +10,8 @@ import pytest
 from real_training import SIZES, pretraining
 from tiny_training import LENGTH, ROWS, TinyStage, batch, train_settings
 
+from fope_lab.config.devices import known_devices
 from fope_lab.data.mixture import Batch
-from fope_lab.devices import known_devices
 from trainers.checkpoints import read_record
 from trainers.measures import steps_per_second_at_peak, why_unknown
 
@@ -37,7 +37,9 @@ def test_an_unknown_peak_is_not_guessed() -> None:
 
 
 def test_a_gpu_without_a_known_peak_is_named() -> None:
-    assert "'Abacus 9000' is not in fope_lab/devices.yaml" in (why_unknown("Abacus 9000") or "")
+    unknown = why_unknown("Abacus 9000")
+    assert unknown is not None
+    assert "'Abacus 9000' is not in fope_lab/config/devices.yaml" in unknown
     for name in ("cpu", "NVIDIA A100-SXM4-80GB"):
         assert why_unknown(name) is None
 

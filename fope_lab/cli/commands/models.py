@@ -75,7 +75,7 @@ def checkpoint_places(words: Iterable[str], store: str) -> list[str]:
     the sweep file, its label or the beginning of its key, as plan and status show them. Raises
     SweepError for a word that means nothing, or several stages.
     """
-    from fope_lab.housekeeping.known_stages import find_known_stage
+    from fope_lab.cli.housekeeping.known_stages import find_known_stage
     from fope_lab.model.hub import PREFIX
     from fope_lab.store import Store
 
@@ -220,7 +220,7 @@ def analyze(options: argparse.Namespace) -> int:
     shared.add_store,
 )
 def export(options: argparse.Namespace) -> int:
-    from fope_lab.housekeeping.model_origin import origin_of
+    from fope_lab.cli.housekeeping.model_origin import origin_of
     from fope_lab.model.export.folder import export
     from fope_lab.model.export.sources import MODEL_FILE
     from fope_lab.model.hub import hub_name

@@ -21,8 +21,8 @@ from fope_lab.config.problems import counted
     epilog=shared.TABLE_WIDTH,
 )
 def list_stages(options: argparse.Namespace) -> int:
+    from fope_lab.cli.housekeeping.contents import contents
     from fope_lab.cli.render.store import contents_json, print_contents
-    from fope_lab.housekeeping.contents import contents
     from fope_lab.store import Store
 
     store = Store.existing(options.store)
@@ -42,8 +42,8 @@ def list_stages(options: argparse.Namespace) -> int:
     shared.add_store,
 )
 def show(options: argparse.Namespace) -> int:
+    from fope_lab.cli.housekeeping.known_stages import find_known_stage
     from fope_lab.cli.render.store import stage_page
-    from fope_lab.housekeeping.known_stages import find_known_stage
     from fope_lab.store import Store
 
     store = Store.existing(options.store)
@@ -95,8 +95,8 @@ def verify(options: argparse.Namespace) -> int:
     flag("--yes", "remove what is listed without asking"),
 )
 def prune(options: argparse.Namespace) -> int:
-    from fope_lab.housekeeping.contents import size_text
-    from fope_lab.housekeeping.prune import prunable, remove
+    from fope_lab.cli.housekeeping.contents import size_text
+    from fope_lab.cli.housekeeping.prune import prunable, remove
     from fope_lab.store import Store, StoreError
 
     store, console = Store.existing(options.store), make_console()

@@ -12,7 +12,7 @@ from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_not
 from fope_lab.cli.shared_options import argument, command, flag
 from fope_lab.config.environment import OK, default_address
 from fope_lab.config.problems import counted
-from fope_lab.no_collections import no_collections
+from fope_lab.sweep.load import no_collections
 
 if TYPE_CHECKING:
     from rich.console import Console

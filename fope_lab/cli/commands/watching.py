@@ -69,8 +69,8 @@ def status(options: argparse.Namespace) -> int:
     flag("--all", "print the logs of all attempts, oldest first"),
 )
 def logs(options: argparse.Namespace) -> int:
-    from fope_lab.housekeeping.known_stages import find_known_stage
-    from fope_lab.housekeeping.stage_log import StageLog
+    from fope_lab.cli.housekeeping.known_stages import find_known_stage
+    from fope_lab.cli.housekeeping.stage_log import StageLog
     from fope_lab.store import Store
 
     stage = find_known_stage(Store.existing(options.store), options.stage)

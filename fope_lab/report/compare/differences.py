@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fope_lab.data.roles import MODEL
+from fope_lab.config.roles import MODEL
 from fope_lab.report.results.cells import Cell, StageResult, canonical
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.stages.metric import LENGTH

@@ -23,8 +23,8 @@ from fope_lab.config.annotations import Interval
 from fope_lab.config.checks import Parsed, Pattern
 from fope_lab.config.options import Options, PositiveInt, nested
 from fope_lab.config.problems import ConfigError, Problem, SweepError
+from fope_lab.config.shipped import paper_path
 from fope_lab.config.yaml_document import Document
-from fope_lab.papers.index import paper_path
 from fope_lab.stages.labels import label
 
 

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.roles import MODEL, candidate_role
+from fope_lab.config.roles import MODEL, candidate_role
 from fope_lab.stages import Select
 from fope_lab.stages.internal import SELECTED, chosen_role
 from fope_lab.stages.metric import Metric

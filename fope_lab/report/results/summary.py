@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fope_lab.config.devices import board_watts
 from fope_lab.config.problems import counted
-from fope_lab.devices import board_watts
 from fope_lab.report.results.cells import StageResult
 from fope_lab.store import Status
 from fope_lab.store.state import IMPORTANCE

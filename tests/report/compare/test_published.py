@@ -17,7 +17,7 @@ from report_samples import BASE, make_report, report_of, write_plan
 from scipy import stats
 from shipped import sweep_of
 
-from fope_lab.papers.index import PAPERS, paper_names
+from fope_lab.config.shipped import PAPERS, paper_names
 from fope_lab.report import Report
 from fope_lab.report.compare.paper_comparison import (
     PaperComparison,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from fope_lab.provenance.source import ROOT
+from fope_lab.store.source import ROOT
 
 PACKAGES = ("fope-lab", "torch", "ray", "mlflow", "transformers", "datasets", "numpy")
 """The packages whose versions are recorded."""

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fope_lab.cli.housekeeping.contents import size_of
+from fope_lab.cli.housekeeping.known_stages import KnownStage, known_stages, references, referred
 from fope_lab.config.problems import UserError
-from fope_lab.housekeeping.contents import size_of
-from fope_lab.housekeeping.known_stages import KnownStage, known_stages, references, referred
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.attempts import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.checkpoint import list_checkpoints

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fope_lab.housekeeping.known_stages import KnownStage, known_stages
+from fope_lab.cli.housekeeping.known_stages import KnownStage, known_stages
 from fope_lab.store import StageState, Store
 from fope_lab.store.folder import observe
 

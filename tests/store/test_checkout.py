@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.provenance import checkout
-from fope_lab.provenance.checkout import Checkout
+from fope_lab.store import checkout
+from fope_lab.store.checkout import Checkout
 
 
 def git(folder: Path, *words: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from kept_sweep import NOPE, ROPE, Scene
 
 from fope_lab.cli import main
-from fope_lab.housekeeping.contents import contents, moment, size_of, size_text, span
+from fope_lab.cli.housekeeping.contents import contents, moment, size_of, size_text, span
 from fope_lab.store import Status
 
 PASSKEY = "passkey[embedding=rope,seed=0]"

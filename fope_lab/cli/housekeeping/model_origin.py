@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.roles import MODEL
-from fope_lab.housekeeping.known_stages import KnownStage, known_stages, parents_of
+from fope_lab.cli.housekeeping.known_stages import KnownStage, known_stages, parents_of
+from fope_lab.config.roles import MODEL
 from fope_lab.model.export.card import Origin, Score, TrainingFacts
 from fope_lab.model.hub import hub_name
-from fope_lab.provenance.checkout import Checkout
 from fope_lab.stages.labels import label
 from fope_lab.stages.lineage import lineage_of
 from fope_lab.stages.result import DamagedResultError, ResultRecord
 from fope_lab.store import StageFolder, Store
+from fope_lab.store.checkout import Checkout
 
 SETTINGS = ("tokens", "batch_tokens", "learning_rate", "schedule", "precision")
 """The settings under `train` that a card shows."""

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fope_lab.embeddings import PRESETS, embedding_names
 from fope_lab.embeddings.spec import parts_of
-from fope_lab.provenance import source
-from fope_lab.provenance.source import SourceFile, changed_files, digest_of_code, source_of
+from fope_lab.store import source
+from fope_lab.store.source import SourceFile, changed_files, digest_of_code, source_of
 
 Changed = Callable[[Mapping[str, SourceFile]], list[str]]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab import processor as module
-from fope_lab.processor import bfloat16_instruction, processor
+from fope_lab.config import processor as module
+from fope_lab.config.processor import bfloat16_instruction, processor
 
 X86 = """processor\t: 0
 vendor_id\t: AuthenticAMD

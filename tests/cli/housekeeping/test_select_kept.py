@@ -6,7 +6,7 @@ import pytest
 from kept_sweep import SWEEP, Scene
 
 from fope_lab.cli import main
-from fope_lab.housekeeping.model_origin import origin_of
+from fope_lab.cli.housekeeping.model_origin import origin_of
 from fope_lab.stages import Select
 from fope_lab.stages.result import Measurement, ResultRecord
 from trainers.models import select as run

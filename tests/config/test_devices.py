@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fope_lab.devices import (
+from fope_lab.config.devices import (
     CPU,
     GIB,
     device_named,

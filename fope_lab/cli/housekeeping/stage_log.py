@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 
-from fope_lab.housekeeping.contents import moment, state_since
+from fope_lab.cli.housekeeping.contents import moment, state_since
 from fope_lab.store import StageFolder, Status, StoreError
 from fope_lab.store.attempts import AttemptRecord
 from fope_lab.store.folder import observe

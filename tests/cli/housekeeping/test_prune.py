@@ -13,7 +13,7 @@ import pytest
 from kept_sweep import NOPE, ROPE, SWEEP, Scene
 
 from fope_lab.cli import main
-from fope_lab.housekeeping.prune import prunable, remove
+from fope_lab.cli.housekeeping.prune import prunable, remove
 from fope_lab.store import StageFolder, Store
 
 OLD_RATE, NEW_RATE = "learning_rate: 1e-2", "learning_rate: 1e-3"

@@ -9,7 +9,7 @@ import yaml
 from kept_sweep import ROPE, Scene
 
 from fope_lab.cli import main
-from fope_lab.housekeeping.model_origin import origin_of
+from fope_lab.cli.housekeeping.model_origin import origin_of
 from fope_lab.model import Decoder, ModelConfig, save_model
 from fope_lab.model.export.card import Origin
 from fope_lab.stages.result import Measurement, ResultRecord

@@ -8,7 +8,7 @@ import pytest
 from kept_sweep import ROPE, Scene
 
 from fope_lab.cli import main
-from fope_lab.housekeeping.stage_log import StageLog
+from fope_lab.cli.housekeeping.stage_log import StageLog
 
 MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
 

@@ -1,1 +1,0 @@
-"""Where a number comes from: the source code, the checkout and the versions that made it."""
