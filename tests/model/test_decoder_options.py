@@ -113,45 +113,15 @@ def test_a_document_sees_itself_alone(embedding: Any, given: bool) -> None:
                 torch.testing.assert_close(packed[row, part], alone, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("embedding", MECHANISMS)
-def test_documents_have_the_gradients_of_each_alone(embedding: Any) -> None:
-    model = Decoder(CONFIG, embedding, train_length=64).double()
-    ids = tokens(batch=1)
-    labels = next_tokens(ids)
-    documents = (torch.arange(50) // 20)[None]
-    together = model(ids, documents=documents, labels=labels).loss
-    apart = sum(
-        model(ids[:, part], torch.arange(50)[part], labels=labels[:, part]).loss
-        for part in (slice(0, 20), slice(20, 40), slice(40, 50))
-    )
-    assert isinstance(apart, Tensor)
-    torch.testing.assert_close(together, apart, rtol=1e-6, atol=0)
-    ours, theirs = gradients(model, together), gradients(model, apart)
-    for name, gradient in ours.items():
-        torch.testing.assert_close(gradient, theirs[name], rtol=1e-4, atol=1e-5, msg=name)
-
-
-def test_a_document_may_go_on_after_another() -> None:
-    model = Decoder(CONFIG, "alibi", train_length=64)
-    ids = tokens(batch=1)
-    changed = ids.clone()
-    changed[:, 10:20] = (changed[:, 10:20] + 1) % CONFIG.vocab_size
-    documents = torch.zeros(1, 50, dtype=torch.long)
-    documents[:, 10:20] = 1
-    before, after = (model(one, documents=documents).logits for one in (ids, changed))
-    assert torch.equal(before[:, :10], after[:, :10])
-    assert torch.equal(before[:, 20:], after[:, 20:])
-    assert not torch.equal(before[:, 10:20], after[:, 10:20])
-    everything = model(ids).logits
-    torch.testing.assert_close(before[:, :10], everything[:, :10], rtol=0, atol=1e-6)
-    assert (before[:, 10:] - everything[:, 10:]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("embedding", [*MECHANISMS, "random-rope"])
-def test_gradient_checkpointing_computes_the_same_with_less_kept(embedding: Any) -> None:
-    model = Decoder(CONFIG, embedding, train_length=64).train()
+@pytest.mark.parametrize("embedding", [*MECHANISMS, "random-rope", "learned"])
+@pytest.mark.parametrize(("dropout", "packs"), [(0.0, True), (0.3, True), (0.3, False)])
+def test_gradient_checkpointing_computes_the_same_with_less_kept(
+    embedding: Any, dropout: float, packs: bool
+) -> None:
+    config = dataclasses.replace(CONFIG, dropout=dropout)
+    model = Decoder(config, embedding, train_length=64).train()
     ids, labels = tokens(), next_tokens(tokens())
-    documents = (torch.arange(50) // 20).expand(2, 50)
+    documents = (torch.arange(50) // 20).expand(2, 50) if packs else None
     results, kept = [], []
     for wanted in (False, True):
         model.gradient_checkpointing = wanted
@@ -166,9 +136,10 @@ def test_gradient_checkpointing_computes_the_same_with_less_kept(embedding: Any)
         with torch.autograd.graph.saved_tensors_hooks(size, lambda tensor: tensor):
             loss = model(ids, documents=documents, labels=labels).loss
         kept.append(sum(sizes))
-        results.append((loss, gradients(model, loss)))
-    (loss, expected), (again, found) = results
+        results.append((loss, gradients(model, loss), torch.rand(3)))
+    (loss, expected, after), (again, found, later) = results
     assert torch.equal(loss, again)
+    assert torch.equal(after, later)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert kept[1] < 0.5 * kept[0]
 

@@ -167,24 +167,6 @@ def test_dropout_is_for_training_and_drawn_each_time(embedding: str) -> None:
         assert torch.equal(draws(model.eval(), 1), draws(plain.train(), 1))
 
 
-@pytest.mark.parametrize("embedding", ["learned", "rope", "alibi", "fire"])
-@pytest.mark.parametrize("documents", [False, True])
-def test_gradient_checkpointing_draws_the_same_dropout(embedding: str, documents: bool) -> None:
-    model = Decoder(dataclasses.replace(GPT2, dropout=0.3), embedding, train_length=LENGTH).train()
-    numbers = (torch.arange(LENGTH) // 15).expand(2, LENGTH) if documents else None
-    results = []
-    for wanted in (False, True):
-        model.gradient_checkpointing = wanted
-        torch.manual_seed(3)
-        loss = model(tokens(), documents=numbers, labels=tokens()).loss
-        grads = torch.autograd.grad(loss, list(model.parameters()))
-        results.append((loss.detach(), grads, torch.rand(3)))
-    (loss, grads, after), (again, found, later) = results
-    assert torch.equal(loss, again)
-    assert torch.equal(after, later)
-    assert all(torch.equal(ours, expected) for ours, expected in zip(found, grads, strict=True))
-
-
 @pytest.mark.parametrize("embedding", ["rope", "alibi", "fire"])
 def test_dropout_of_weights_keeps_their_mean(embedding: str) -> None:
     """With values of one each, a result is the sum of the weights that remain."""

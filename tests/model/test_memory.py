@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any, get_args, get_type_hints
 
@@ -51,34 +52,29 @@ def of_two_layers(config: ModelConfig, **options: Any) -> int:
     return three - one
 
 
-@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("embedding", ["rope", "alibi"])
-@pytest.mark.parametrize("feed_forward", get_args(get_type_hints(ModelConfig)["feed_forward"]))
-@pytest.mark.parametrize("qk_norm", ["none", "layer", "rms"])
-def test_a_layer_keeps_what_is_estimated(
-    precision: str, feed_forward: Any, qk_norm: Any, embedding: str
-) -> None:
-    assert_estimated(embedding, precision, feed_forward=feed_forward, qk_norm=qk_norm)
+FEED_FORWARDS = get_args(get_type_hints(ModelConfig)["feed_forward"])
+BLOCKS: list[dict[str, Any]] = [
+    *(
+        {"feed_forward": forward, "qk_norm": norm}
+        for forward in FEED_FORWARDS
+        for norm in ("none", "layer", "rms")
+    ),
+    {"norm": "layer"},
+    {"norm": "layer", "biases": True, "feed_forward": "gelu_tanh"},
+]
 
 
 @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
-    "block",
-    [
-        {"norm": "layer"},
-        {"norm": "layer", "biases": True, "feed_forward": "gelu_tanh"},
-        {"dropout": 0.1},
-    ],
+    ("embedding", "block"),
+    # A bias of attention holds no weights also where some are dropped.
+    [*itertools.product(("rope", "alibi"), BLOCKS), ("alibi", {"dropout": 0.1})],
 )
-def test_gpt2s_block_keeps_what_is_estimated(precision: str, block: dict[str, Any]) -> None:
-    """With a bias of attention, which holds no weights also where some are dropped."""
-    assert_estimated("alibi", precision, **block)
-
-
-def assert_estimated(embedding: str, precision: str, **options: Any) -> None:
-    config = dataclasses.replace(CONFIG, **options)
+def test_a_layer_keeps_what_is_estimated(
+    precision: str, embedding: str, block: dict[str, Any]
+) -> None:
+    config = dataclasses.replace(CONFIG, **block)
     found = [
         kept(dataclasses.replace(config, num_layers=layers), embedding, precision, False)
         for layers in (1, 3)

@@ -50,23 +50,16 @@ def test_a_finished_stage_is_done_with_its_result_rows_and_checkpoint(folder: St
         attempt.writer.log(2, {"loss": 2.0})
         save(attempt, 2)
         attempt.writer.log(2, {"final": 1.0})
+        assert folder.checkpoint() is not folder.final_checkpoint() is None
         attempt.finish({"loss": 2.0})
     assert folder.is_done()
     assert folder.result() == {"loss": 2.0}
     assert folder.request() == {"kind": "pretrain", "config": {"seed": 0}}
     assert [row.values for row in folder.rows()] == [{"loss": 2.5}, {"loss": 2.0}, {"final": 1.0}]
-    checkpoint = folder.checkpoint()
+    checkpoint = folder.final_checkpoint()
+    assert checkpoint == folder.checkpoint()
     assert (checkpoint.path / "model").read_text() == "weights 2"
     assert len(list((folder.path / "checkpoint").iterdir())) == 1
-
-
-def test_rows_are_read_only_up_to_the_newest_checkpoint(folder: StageFolder) -> None:
-    with folder.begin("me", {}) as attempt:
-        attempt.writer.log(1, {"loss": 3.0})
-        assert steps(folder) == []
-        save(attempt, 2)
-        attempt.writer.log(3, {"loss": 2.0})
-        assert steps(folder) == [1]
 
 
 def test_an_attempt_that_fails_says_why_and_frees_the_stage(folder: StageFolder) -> None:
@@ -113,15 +106,6 @@ def test_the_log_tells_of_every_attempt_and_of_one_that_died(folder: StageFolder
         "[2] attempt 1 ended without a word: its process must have died",
         "[2] started by me from step 3",
     ]
-
-
-def test_only_a_finished_stage_has_a_final_checkpoint(folder: StageFolder) -> None:
-    with folder.begin("me", {}) as attempt:
-        save(attempt, 1)
-        assert folder.checkpoint() is not None
-        assert folder.final_checkpoint() is None
-        attempt.finish({})
-    assert folder.final_checkpoint() == folder.checkpoint() is not None
 
 
 def test_a_finished_stage_is_not_begun_again(folder: StageFolder) -> None:
@@ -222,8 +206,10 @@ def test_progress_of_an_older_attempt_is_not_shown(folder: StageFolder) -> None:
         assert folder.progress() is None
 
 
-def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_or_is_a_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"file is not a folder\. .*--store"):
+        Store.open(tmp_path / "file")
     with pytest.raises(StoreError, match=r"can't be written: .*--store"):
         Store.create(tmp_path / "file" / "store")
 
@@ -248,12 +234,6 @@ def test_opening_a_store_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     assert Store.create(tmp_path / "store") == store
     assert list((tmp_path / "store").iterdir()) == []
-
-
-def test_a_store_that_is_a_file_is_not_opened(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"file is not a folder\. .*--store"):
-        Store.open(tmp_path / "file")
 
 
 @settings(max_examples=40, deadline=None)

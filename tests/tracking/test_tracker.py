@@ -38,22 +38,6 @@ def test_one_run_a_stage_however_often_it_is_projected(scene: Scene) -> None:
         assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
 
 
-def test_only_durable_rows_go_up_and_the_rest_follows(scene: Scene) -> None:
-    plan, stage = scene.planned()
-    with scene.folder(stage).begin("test", {}) as attempt:
-        attempt.writer.log(1, {"loss": 3.0})
-        scene.tracker.project(plan)
-        assert scene.points(scene.run(stage)) == []
-        attempt.writer.save_checkpoint(1, write_nothing)
-        attempt.writer.log(2, {"loss": 2.0})
-        scene.tracker.project(plan)
-        assert [point[1] for point in scene.points(scene.run(stage))] == [1]
-        attempt.finish({})
-    scene.tracker.project(plan)
-    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
-    assert [point[1] for point in scene.points(scene.run(stage))] == [1, 2]
-
-
 def test_a_stage_that_was_re_run_goes_up_again(scene: Scene) -> None:
     plan, stage = scene.planned()
     for loss in (3.0, 2.5):
@@ -468,6 +452,7 @@ class Chaos:
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+@example(actions=["rows", "checkpoint", "rows", "project"], ends=False)
 @example(actions=["rows", "project", "checkpoint", "answer lost", "damage"], ends=False)
 @given(actions=st.lists(st.sampled_from(ACTIONS), max_size=25), ends=st.booleans())
 def test_mlflow_has_every_durable_point_once_after_any_history(

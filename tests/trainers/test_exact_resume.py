@@ -1,4 +1,7 @@
-"""Interrupted anywhere and resumed, a training gives the same bits as if it had never stopped."""
+"""Interrupted anywhere and resumed, a training gives the same bits as if it had never stopped.
+
+test_early_stop.py has the same of a small model, at more places.
+"""
 
 from __future__ import annotations
 
@@ -12,56 +15,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_training import LENGTH, SIZES, RealStage, assert_equal, prepare, pretraining
-from tiny_training import TinyStage, train_settings
-
-STEPS = 14
-DROPOUT = 0.3  # so that the random state matters
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
-    stage = TinyStage(tmp_path_factory.mktemp("whole"), train_settings(STEPS), DROPOUT)
-    stage.attempt()
-    return stage.outcome()
-
-
-@settings(deadline=None, max_examples=15)
-@given(
-    stops=st.lists(st.integers(0, STEPS - 1), min_size=1, max_size=4),
-    checkpoint_every=st.integers(1, STEPS + 1),
-)
-def test_the_same_bits_whenever_interrupted(
-    uninterrupted: tuple[Any, ...], stops: list[int], checkpoint_every: int
-) -> None:
-    with tempfile.TemporaryDirectory() as root:
-        chosen = train_settings(STEPS, checkpoint_every=checkpoint_every)
-        stage = TinyStage(Path(root), chosen, DROPOUT)
-        for stop in stops:
-            stage.interrupted_at(stop)
-        torch.manual_seed(5)  # another process has another random state
-        stage.attempt()
-        assert stage.outcome() == uninterrupted
-
-
-def test_the_dropout_matters(uninterrupted: tuple[Any, ...], tmp_path: Path) -> None:
-    """Otherwise the test above would not see whether the random state is restored."""
-    stage = TinyStage(tmp_path, train_settings(STEPS))
-    stage.attempt()
-    assert stage.outcome()[0] != uninterrupted[0]
-
-
-def test_a_stage_that_died_before_DONE_repeats_no_step(  # noqa: N802
-    uninterrupted: tuple[Any, ...], tmp_path: Path
-) -> None:
-    stage = TinyStage(tmp_path, train_settings(STEPS), DROPOUT)
-    stage.attempt(finish=False)
-
-    def no_batch(step: int) -> None:
-        raise AssertionError(f"step {step} was repeated")
-
-    stage.attempt(no_batch)
-    assert stage.outcome() == uninterrupted
-
 
 EVERYTHING: dict[str, Any] = {
     "micro_batch_tokens": 3 * LENGTH,  # of 4 rows: the second micro-batch is smaller
@@ -86,7 +39,7 @@ BLOCKS: dict[str, Any] = {
     "learned": dataclasses.replace(SIZES, norm="layer", biases=True, dropout=0.2)
 }
 """The models that are not of the usual sizes."""
-REAL_STEPS = 7
+STEPS = 7
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +52,7 @@ def whole(data: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> di
     """The uninterrupted training of each embedding."""
     stages = {}
     for name, embedding in EMBEDDINGS.items():
-        stage = pretraining(REAL_STEPS, embedding=embedding, **EVERYTHING)
+        stage = pretraining(STEPS, embedding=embedding, **EVERYTHING)
         stage = dataclasses.replace(stage, model=BLOCKS.get(name, SIZES))
         stages[name] = RealStage(tmp_path_factory.mktemp("whole"), stage, data)
         stages[name].attempt()
@@ -110,7 +63,7 @@ def whole(data: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> di
 
 @pytest.mark.parametrize("name", EMBEDDINGS)
 @settings(deadline=None, max_examples=4)
-@given(stops=st.lists(st.integers(0, REAL_STEPS - 1), min_size=1, max_size=4))
+@given(stops=st.lists(st.integers(0, STEPS - 1), min_size=1, max_size=4))
 def test_a_decoder_gives_the_same_bits_with_all_that_a_training_can_have(
     data: dict[str, Path], whole: dict[str, RealStage], name: str, stops: list[int]
 ) -> None:
