@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.reading import (
     PAIRS,
     attention_logits,
@@ -40,38 +40,10 @@ from fope_lab.papers.p_rope.semantic_heads import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fope_lab.model.decoder import Decoder
 
 TABLED = 8
 """The number of tokens, from the first, whose scores are curves."""
 BOUND, OWN, PREVIOUS = "upper_bound", "own_score", "previous_score"
-
-
-def head_vectors(
-    model: Decoder, row: NDArray[np.int64], layer: int, head: int
-) -> dict[str, Floats]:
-    """Return what one head makes of the tokens of a row (n,).
-
-    `query` and `key` (n, 2, head_dim/2) are its vectors by pair of dimensions, before rotation;
-    `logits` (n, n) are its scores between a query and all keys, later ones too; `bound` (n,) is the
-    Cauchy–Schwarz bound of each token's score with itself. Scores and bounds are divided by
-    √head_dim. The norms of the bound are taken after rotation, which a Fourier series changes.
-    """
-    import torch
-
-    tokens = torch.from_numpy(row)[None].to(model.embed_tokens.weight.device)
-    _, q, k, embedding, positions, _ = next(islice(record(model, tokens), layer, None))
-    of_key = head // (q.shape[1] // k.shape[1])
-    with torch.inference_mode():
-        logits = attention_logits(embedding, q, k, positions)[0, head]
-        turned, keys = embedding.rotate(q, k, positions)
-        norms = turned[0, head].double().norm(dim=-1) * keys[0, of_key].double().norm(dim=-1)
-    return {
-        "query": by_pair(q[0, head].double()).cpu().numpy(),
-        "key": by_pair(k[0, of_key].double()).cpu().numpy(),
-        "logits": logits.double().cpu().numpy(),
-        "bound": norms.cpu().numpy() / q.shape[-1] ** 0.5,
-    }
 
 
 def head_maps(
@@ -81,25 +53,35 @@ def head_maps(
 
     `query` and `key` (n, head_dim/2) are norms by token and pair before rotation; `logits` and
     `weights` (n, n) scores before the softmax and after it, which are NaN and 0 for later keys;
-    `bound` (n,) the bound of each token's score with itself; `words` (n,); `frequencies`
-    (head_dim/2,) in radians per token, and `train_length` in tokens. `channel` (3, 2) has the means
-    over all tokens after the first of the queries and of the keys of one pair, and its first key.
-    This is `pair`, or the one with the largest mean norm of keys after the first token.
+    `bound` (n,) the Cauchy–Schwarz bound of each token's score with itself; `words` (n,);
+    `frequencies` (head_dim/2,) in radians per token, and `train_length` in tokens. `channel` (3, 2)
+    has the means over all tokens after the first of the queries and of the keys of one pair, and
+    its first key. This is `pair`, or the one with the largest mean norm of keys after the first
+    token. Scores and bounds are divided by √head_dim.
     """
+    import torch
+
     model = subject.model
-    vectors = head_vectors(model, row, layer, head)
-    query, key = vectors["query"], vectors["key"]
-    norms = {name: np.linalg.norm(vectors[name], axis=1) for name in ("query", "key")}
+    tokens = torch.from_numpy(row)[None].to(model.embed_tokens.weight.device)
+    _, q, k, embedding, positions, _ = next(islice(record(model, tokens), layer, None))
+    of_key = head // (q.shape[1] // k.shape[1])
+    with torch.inference_mode():
+        scores = attention_logits(embedding, q, k, positions)[0, head].double().cpu().numpy()
+        # Norms are taken after rotation, because a Fourier series changes them.
+        turned, keys = embedding.rotate(q, k, positions)
+        bound = turned[0, head].double().norm(dim=-1) * keys[0, of_key].double().norm(dim=-1)
+    query, key = (by_pair(x.double()).cpu().numpy() for x in (q[0, head], k[0, of_key]))
+    norms = {"query": np.linalg.norm(query, axis=1), "key": np.linalg.norm(key, axis=1)}
     if pair is None:
         pair = int(norms["key"][1:].mean(axis=0).argmax())
     later = np.triu(np.ones((len(row), len(row)), dtype=bool), k=1)
-    logits = np.where(later, np.nan, vectors["logits"])
+    logits = np.where(later, np.nan, scores)
     powers = np.exp(np.where(later, -np.inf, logits - np.nanmax(logits, axis=1, keepdims=True)))
     return {
         **norms,
         "logits": logits,
         "weights": powers / powers.sum(axis=1, keepdims=True),
-        "bound": vectors["bound"],
+        "bound": bound.cpu().numpy() / q.shape[-1] ** 0.5,
         "words": np.array(words(subject, row)),
         "frequencies": frequencies_of(model),
         "train_length": np.array(model.train_length),
