@@ -6,8 +6,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 from transformers.models.pegasus.modeling_pegasus import PegasusSinusoidalPositionalEmbedding
 
@@ -57,16 +55,6 @@ def test_it_is_hugging_faces_but_for_the_order_of_dimensions(width: int) -> None
     torch.testing.assert_close(
         torch.cat((ours[:, 0::2], ours[:, 1::2]), dim=-1), table, rtol=0, atol=1e-6
     )
-
-
-@given(first=st.integers(0, 5000), second=st.integers(0, 5000), shift=st.integers(0, 5000))
-@settings(max_examples=50, deadline=None)
-def test_products_depend_on_the_distance_alone(first: int, second: int, shift: int) -> None:
-    """PE(m)·PE(n) = Σ cos(ω_i·(m − n)): what §3.5 chose the waves for."""
-    m, n = waves(torch.tensor([first + shift, second + shift]), 16)[0].double()
-    omegas = [10_000 ** (-2 * i / 16) for i in range(8)]
-    expected = sum(math.cos(omega * (first - second)) for omega in omegas)
-    assert (m @ n).item() == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])

@@ -299,19 +299,6 @@ def test_a_stage_logs_and_states_what_it_did(parents: dict[str, Path], tmp_path:
     assert progress["step"] == progress["total"] == 5 * 6 + 3 + 2 * 6
 
 
-@pytest.mark.parametrize("task", ["arc_easy_rc_5shot", "trivia_qa_wiki"])
-def test_a_stage_of_one_task_has_no_mean(
-    task: str, parents: dict[str, Path], tmp_path: Path
-) -> None:
-    folder = Store(store_with_tasks(tmp_path)).folder("downstream", "key")
-    stage = section(tasks=[task])
-    with folder.begin("test", {}) as attempt:
-        attempt.finish(run(stage, attempt.writer, parents))
-    result = folder.result()
-    assert result is not None
-    assert {name for name, _ in measured(result)} == {one.name for one in stage.metrics()}
-
-
 def test_contexts_beyond_the_last_position_are_an_error_before_the_work(tmp_path: Path) -> None:
     checkpoint = tmp_path / "model"
     checkpoint.mkdir()

@@ -59,17 +59,6 @@ def feature_gaps(frequency: float, train_length: int, length: int, phases: int =
     return gaps
 
 
-def printed_gap(gaps: Floats, train_length: int) -> float:
-    """Return Eq. 8 as printed: the maximum over x of the minimum over m and n ≥ train_length."""
-    return float(gaps[:, train_length:].min(axis=1).max())
-
-
-def greatest_gap(gaps: Floats, train_length: int) -> float:
-    """Return the maximum over x and n ≥ train_length of the minimum over m, which is 0 by
-    Theorem 1."""
-    return float(gaps[:, train_length:].max())
-
-
 @dataclass(frozen=True, kw_only=True)
 class FeatureGap(
     Analysis,
@@ -144,8 +133,9 @@ class FeatureGap(
             turning = []
             for pair, frequency in enumerate(rotary.frequencies):
                 gaps = feature_gaps(frequency, self.train_length, self.length)
-                by_pair["printed"][row, pair] = printed_gap(gaps, self.train_length)
-                by_pair["greatest"][row, pair] = greatest_gap(gaps, self.train_length)
+                beyond = gaps[:, self.train_length :]
+                by_pair["printed"][row, pair] = beyond.min(axis=1).max()  # Eq. 8 as printed
+                by_pair["greatest"][row, pair] = beyond.max()  # which Theorem 1 says is 0
                 if rotary.wavelengths[pair] < self.train_length:
                     turning.append(gaps.max(axis=0))
                 progress(row * pairs + pair + 1, len(rotations) * pairs)
