@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import re
 import subprocess
 import sys
@@ -88,12 +87,8 @@ def test_presets_and_options_become_compositions(spec: Any, composition: Any) ->
     resolved = resolve_embedding(spec)
     assert resolved == composition
     assert resolve_embedding(resolved) == resolved
-    assert json.loads(json.dumps(resolved)) == resolved
-
-
-def test_numbers_are_canonical_whatever_way_they_were_written() -> None:
-    resolved = resolve_embedding({"type": "yarn", "factor": 4})
-    assert isinstance(resolved["transforms"][0]["factor"], float)
+    dumped = (json.dumps(each, sort_keys=True) for each in (resolved, composition))
+    assert len(set(dumped)) == 1, "4 and 4.0 are written alike"
 
 
 WRONG: list[tuple[Any, list[str], list[str]]] = [
@@ -152,14 +147,6 @@ def test_every_problem_is_reported_with_its_place(
     assert [problem.field for problem in raised.value.problems] == paths
     for word in words:
         assert word in str(raised.value)
-
-
-def test_the_error_survives_pickling_between_processes() -> None:
-    with pytest.raises(EmbeddingError) as raised:
-        resolve_embedding("ropee")
-    copy = pickle.loads(pickle.dumps(raised.value))
-    assert copy.problems == raised.value.problems
-    assert str(copy) == str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -252,18 +239,12 @@ def test_the_schema_accepts_and_refuses_what_the_parser_does() -> None:
     Draft202012Validator.check_schema(schema)
     validator = Draft202012Validator(schema)
     for spec in GOOD:
-        resolve_embedding(spec)
         assert validator.is_valid(spec), spec
+        assert validator.is_valid(resolve_embedding(spec)), spec
     for spec in BAD:
         with pytest.raises(EmbeddingError):
             resolve_embedding(spec)
         assert not validator.is_valid(spec), spec
-
-
-def test_the_schema_takes_every_composition() -> None:
-    validator = Draft202012Validator(EMBEDDINGS.json_schema())
-    for spec in GOOD:
-        assert validator.is_valid(resolve_embedding(spec))
 
 
 def test_planning_needs_no_torch() -> None:

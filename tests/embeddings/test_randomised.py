@@ -82,15 +82,6 @@ def test_there_are_16_training_lengths_of_positions_by_default() -> None:
     assert longest(random_rope(max_length=100)) == 100
 
 
-def test_a_sequence_without_enough_positions_is_an_error() -> None:
-    embedding = random_rope(max_length=20)
-    assert embedding.positions(15, offset=5).shape == (15,)
-    with pytest.raises(ValueError, match="21 tokens is longer than the 20 positions of randomised"):
-        embedding.positions(15, offset=6)
-    with pytest.raises(ValueError, match=f"than the {16 * LENGTH} positions"):
-        random_rope().positions(16 * LENGTH + 1)
-
-
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
