@@ -188,22 +188,13 @@ def _sections(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _merge(known: dict[str, Any], section: Mapping[str, Any]) -> None:
-    """Add a section of the same kind. One with tasks has equal fields: those of a task must not
-    apply to another; without tasks, each field is given once."""
-    kind = known["kind"]
-    if "tasks" not in FILE_KINDS.entry(kind).options:
-        for field, value in section.items():
-            if known.setdefault(field, value) != value:
-                raise _wrong(TASKS_FLAG, f"{kind}.{field} is given twice")
-        return
-    tasks = [known.get("tasks"), section.get("tasks")]
+    """Add the tasks of a section of the same kind; its other fields must be equal, since those of a
+    task must not apply to another."""
+    kind, tasks = known["kind"], [known.get("tasks"), section.get("tasks")]
     same = {**known, "tasks": None} == {"kind": kind, **section, "tasks": None}
     if not same or not all(isinstance(each, list) for each in tasks):
-        raise _wrong(
-            TASKS_FLAG,
-            f"{kind} is given twice with different fields; name its tasks in one argument, with "
-            f"the fields for all of them: '{kind}: {{tasks: […], …}}'",
-        )
+        message = f"{kind} is given twice with different fields; give it once: '{kind}: {{…}}'"
+        raise _wrong(TASKS_FLAG, message)
     known["tasks"] = [task for each in tasks for task in each or ()]
 
 

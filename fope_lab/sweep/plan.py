@@ -35,7 +35,7 @@ def modules_of(stage: Stage) -> list[str]:
 
 
 class StageNode(Protocol):
-    """What a graph of stages says of each."""
+    """What a graph of stages says of each; section and label are empty if only its key names it."""
 
     @property
     def kind(self) -> str: ...
@@ -43,6 +43,8 @@ class StageNode(Protocol):
     def key(self) -> str: ...
     @property
     def section(self) -> str: ...
+    @property
+    def label(self) -> str: ...
     @property
     def parents(self) -> Mapping[str, str]: ...
 

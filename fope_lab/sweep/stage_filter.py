@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from fope_lab.config.problems import (
     FieldPath,
@@ -26,7 +26,7 @@ from fope_lab.config.problems import (
 from fope_lab.stages.labels import LabelParts
 from fope_lab.store import Status
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.plan import Plan, stages_of
+from fope_lab.sweep.plan import Plan, StageNode, stages_of
 
 KEY_DIGITS = 6
 """The least number of digits of a key that name a stage."""
@@ -34,18 +34,7 @@ SHOWN_DIGITS = 8
 """The number of digits of a key that tables and messages show."""
 
 
-class NamedStage(Protocol):
-    """What names a stage; the section and the label are empty if only its key does."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def section(self) -> str: ...
-    @property
-    def label(self) -> str: ...
-
-
-AnyStage = TypeVar("AnyStage", bound=NamedStage)
+AnyStage = TypeVar("AnyStage", bound=StageNode)
 
 
 def find_stages(
@@ -81,7 +70,7 @@ def find_stage(stages: Iterable[AnyStage], name: str, at: FieldPath = ()) -> Any
     return found[0]
 
 
-def _unknown(name: str, stages: Sequence[NamedStage], at: FieldPath) -> Problem:
+def _unknown(name: str, stages: Sequence[StageNode], at: FieldPath) -> Problem:
     sections = list(dict.fromkeys(stage.section for stage in stages if stage.section))
     labels = dict.fromkeys(stage.label for stage in stages if stage.label)
     nearest = nearest_name(name, sections) or nearest_name(name, labels)
@@ -89,7 +78,7 @@ def _unknown(name: str, stages: Sequence[NamedStage], at: FieldPath) -> Problem:
     return Problem(at, fault, nearest=nearest, allowed=first_names(sections))
 
 
-def _several(name: str, stages: Sequence[NamedStage], at: FieldPath) -> Problem:
+def _several(name: str, stages: Sequence[StageNode], at: FieldPath) -> Problem:
     names = name_list(f"{stage.label} ({stage.key[:SHOWN_DIGITS]})" for stage in stages)
     return Problem(at, f"{shown(name)} means {len(stages)} stages: {names}", "one label or key")
 
