@@ -1,4 +1,5 @@
-"""Verdicts of a file: Holm's correction for all of them, and the seeds that would decide one."""
+"""Verdicts of a file: Holm's correction, the seeds that would decide one, and rates of error by
+simulation (benchmarks/claims.py with 150 sets instead of 20,000)."""
 
 from __future__ import annotations
 
@@ -6,12 +7,16 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+import scipy.stats
 from report_samples import BASE, finish, make_report, write_plan
 
+from benchmarks.claims import Rate, families, power, single_claims
 from fope_lab.report import Report
 from fope_lab.report.build import build_report
 from fope_lab.report.claims.judge import WouldDecide
-from fope_lab.statistics.decision import holm
+from fope_lab.statistics.decision import ALPHA, holm
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 
@@ -93,3 +98,35 @@ def test_too_few_seeds_say_nothing(tmp_path: Path) -> None:
     finish(plan, store, lambda stage, length: 5.0 + (stage.seed or 0) * (stage.embedding == "fope"))
     (verdict,) = make_report(plan, store).verdicts
     assert (verdict.verdict, verdict.would_decide) == ("undecided", None)
+
+
+SETS = 150
+CHANCE = 1e-5
+"""How rarely a right rate may be called wrong."""
+
+
+def check(rates: list[Rate], sets: int) -> None:
+    assert len({rate.what for rate in rates}) == len(rates)
+    for rate in rates:
+        low, high = scipy.stats.binom.ppf([CHANCE, 1 - CHANCE], sets, min(rate.allowed, 1.0)) / sets
+        assert rate.measured <= high, rate.line
+        assert rate.bound or rate.measured >= low, rate.line
+
+
+def test_every_form_errs_as_often_as_it_may() -> None:
+    check(single_claims(SETS, np.random.default_rng(1)), SETS)
+
+
+def test_holms_families_err_as_often_as_one_claim_may() -> None:
+    sets = 60
+    rates = families(sets, np.random.default_rng(2))
+    check([rate for rate in rates if "wrong verdicts" not in rate.what], sets)
+    for rate in rates:
+        if "wrong verdicts" in rate.what:  # a sum of up to ten that may come together
+            assert rate.measured == pytest.approx(rate.allowed, abs=5 * 10 * ALPHA / sets**0.5)
+    without = [rate.measured for rate in rates if "uncorrected: any" in rate.what]
+    assert min(without) > 2 * ALPHA
+
+
+def test_as_many_seeds_as_are_said_to_decide_a_claim_do() -> None:
+    check(power(SETS, np.random.default_rng(3)), SETS)
