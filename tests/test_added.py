@@ -1,4 +1,7 @@
-"""CONTRIBUTING's worked examples: as files of the lab with tests, and as plug-ins of a sweep."""
+"""CONTRIBUTING's worked examples as files of the lab, with tests, and as described plug-ins.
+
+tests/cli/test_run.py has them as plug-ins of a sweep that runs.
+"""
 
 from __future__ import annotations
 
@@ -6,54 +9,11 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from safetensors.numpy import load_file
-from worked_examples import ROOT, checkout_with, execute, files_of, python
+from worked_examples import EXAMPLES, FILES, ROOT, checkout_with, execute, python
 
-from fope_lab.stages.labels import label
-
-EXAMPLES = {
-    "Adding an embedding": ("fope_lab/embeddings/t5.py", "tests/embeddings/test_t5.py"),
-    "Adding a frequency transform": (
-        "fope_lab/embeddings/proportional.py",
-        "tests/embeddings/test_proportional.py",
-    ),
-    "Adding an evaluation": (
-        "fope_lab/evaluation/induction.py",
-        "tests/evaluation/test_induction.py",
-    ),
-    "Adding an analysis": ("fope_lab/analysis/cycles.py", "tests/analysis/test_cycles.py"),
-}
-FILES = {path: text for title in EXAMPLES for path, text in files_of(title).items()}
 OTHERS = [EXAMPLES[f"Adding an {one}"][1] for one in ("evaluation", "analysis")]
-BUCKETS, HEADS = 8, 2
-T5 = f"t5(num_buckets={BUCKETS},max_distance=20)"
-METRIC = "induction_recall_by_length"
-SWEEP = f"""
-name: added
-seeds: [0, 1]
-plugins: [./t5.py, ./proportional.py, ./induction.py, ./cycles.py]
-stages:
-  pretrain:
-    kind: pretrain
-    model: {{num_layers: 1, num_heads: {HEADS}, head_dim: 16, intermediate_size: 64}}
-    embedding: nope
-    data: {{corpus: python-docs, length: 32}}
-    train: {{tokens: 2560, batch_tokens: 512, learning_rate: 1e-2}}
-  perplexity: {{kind: perplexity, from: pretrain, corpus: python-docs, lengths: [32, 64],
-               tokens: 2048}}
-  induction: {{kind: induction, from: pretrain, lengths: [32, 64], count: 5}}
-  cycles: {{kind: analysis, analysis: {{type: cycles, head_dim: 16, length: 64}}}}
-grid:
-  pretrain.embedding:
-    - nope
-    - {{type: t5, num_buckets: {BUCKETS}, max_distance: 20}}
-    - {{type: rotary, transforms: [{{type: proportional, p: 0.5, factor: 4}}]}}
-report:
-  claims: ["induction@64 where pretrain.embedding=nope: <= 1"]
-"""
 SPEC = {
     "type": "rotary",
     "base": 500.0,
@@ -88,18 +48,11 @@ SEPARATOR = "\f"
 DESCRIBE = f"""
 from fope_lab.cli import main
 
-plugins = ["--json", "--plugins", "./t5.py", "./proportional.py"]
+plugins = ["--plugins", "./t5.py", "./proportional.py"]
 assert main(["embeddings", *plugins]) == 0
 for name in ("t5", "proportional"):
     print({SEPARATOR!r})
     assert main(["embeddings", name, *plugins]) == 0
-"""
-LOAD_EXPORT = """
-import sys, torch
-from transformers import AutoModelForCausalLM
-model = AutoModelForCausalLM.from_pretrained(".", trust_remote_code=True)
-assert model(torch.arange(40)[None]).logits.shape[:2] == (1, 40)
-assert not {"fope_lab", "pydantic"} & {name.partition(".")[0] for name in sys.modules}
 """
 
 
@@ -109,36 +62,13 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return checkout_with(FILES, tmp_path_factory.mktemp("checkout"))
 
 
-def _fope_lab(folder: Path, *arguments: str) -> str:
-    return python("fope_lab.cli", *arguments, "--store", "store", checkout=ROOT, folder=folder)
-
-
-def _json(folder: Path, *arguments: str) -> Any:
-    return json.loads(_fope_lab(folder, *arguments, "--json"))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep file with the examples beside it, of which the lab knows nothing."""
     folder = tmp_path_factory.mktemp("sweep")
     for source, _ in EXAMPLES.values():
         (folder / Path(source).name).write_text(FILES[source])
-    (folder / "added.yaml").write_text(SWEEP)
     return folder
-
-
-@pytest.fixture(scope="module")
-def report(folder: Path) -> Any:
-    """The report that a run of the sweep leaves."""
-    _fope_lab(folder, "run", "added.yaml")
-    return json.loads((folder / "store/reports/added/report.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def planned(report: Any, folder: Path) -> list[dict[str, Any]]:
-    """The stages in the plan after the run."""
-    assert report["cells"]
-    return list(_json(folder, "plan", "added.yaml")["stages"])
 
 
 @pytest.fixture(scope="module")
@@ -154,15 +84,13 @@ def test_they_are_described_with_their_options(folder: Path) -> None:
     command = [sys.executable, "-c", DESCRIBE]
     done = execute(*command, checkout=ROOT, folder=folder)
     assert done.returncode == 0, done.stderr
-    listed, t5, proportional = map(json.loads, done.stdout.split(SEPARATOR))
-    by_name = {one["name"]: one for one in listed["embeddings"]}
-    assert by_name["t5"]["source"] == "Raffel et al., arXiv 1910.10683, §2.1"
-    assert by_name["t5"]["resolved"]["learned_parameters"] == 32 * 8
-    assert by_name["t5"]["resolved"]["per_layer"] is False
-    options = {one["option"]: one for one in t5["options"]}
-    assert set(options) == {"num_buckets", "max_distance", "shared_layers"}
-    options = {one["option"]: one for one in proportional["options"]}
-    assert options["factor"]["default"] == 1.0
+    listed, t5, proportional = done.stdout.split(SEPARATOR)
+    [line] = [line for line in listed.splitlines() if line.startswith("t5 ")]
+    assert "Raffel et al., arXiv 1910.10683, §2.1" in line
+    assert f" {32 * 8} in all " in line
+    for name in ("num_buckets", "max_distance", "shared_layers"):
+        assert re.search(rf"^{name} ", t5, flags=re.MULTILINE)
+    assert re.search(r"^factor +number ≥ 1, ≤ 1e6 +1 ", proportional, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", ["t5", "proportional"])
@@ -212,85 +140,3 @@ def test_a_transform_goes_to_hugging_face_and_back(checkout: Path, tmp_path: Pat
         "partial_rotary_factor": 0.5,
         "factor": 4.0,
     }
-
-
-@pytest.mark.cluster
-def test_an_embedding_is_planned_trained_and_reported(
-    report: Any, planned: list[dict[str, Any]], folder: Path
-) -> None:
-    """In Ray's workers, which import the plug-ins, beside nope."""
-    perplexity = {
-        (label(cell["axes"]["pretrain.embedding"]), cell["x"]): cell["mean"]
-        for cell in report["cells"]
-        if cell["metric"] == "perplexity_by_length"
-    }
-    assert len(perplexity) == 6
-    assert perplexity[T5, 32] != perplexity["nope", 32]
-    forecast, counted, learned = {}, {}, {}
-    for stage in planned:
-        if stage["kind"] == "pretrain":
-            name = label(stage["axes"]["pretrain.embedding"])
-            made = folder / "store/pretrain" / stage["key"]
-            forecast[name] = stage["params"]
-            recorded = json.loads((made / "result.json").read_text())["recorded"]
-            counted[name] = recorded["parameters"]["total"]
-            weights = load_file(next((made / "checkpoint").rglob("model.safetensors")))
-            learned[name] = [w for key, w in weights.items() if key.endswith(".by_bucket")]
-    assert counted[T5] - counted["nope"] == BUCKETS * HEADS
-    assert forecast == counted
-    [by_bucket] = learned[T5]
-    assert by_bucket.shape == (BUCKETS, HEADS)
-    assert by_bucket.any()
-
-
-@pytest.mark.cluster
-def test_an_evaluation_is_reported_and_claimed(report: Any, folder: Path) -> None:
-    cells = [cell for cell in report["cells"] if cell["metric"] == METRIC]
-    assert sorted((cell["x"], cell["n"]) for cell in cells) == [(32, 2)] * 3 + [(64, 2)] * 3
-    assert all(value["stderr"] is not None for cell in cells for value in cell["values"])
-    assert len(report["claims"]) == 1
-    page = (folder / "store/reports/added/report.md").read_text()
-    assert "Induction recall" in page
-    assert "Peng et al." in page
-
-
-@pytest.mark.cluster
-def test_an_analysis_is_in_the_report(report: Any, folder: Path) -> None:
-    [shown] = report["analyses"]
-    assert shown["numbers"] == {"incomplete_rope": 5 / 8, "incomplete_extended": 6 / 8}
-    page = (folder / "store/reports/added/report.html").read_text()
-    assert ">pairs of RoPE that complete no cycle, share</th><td>0.625</td>" in page
-
-
-@pytest.mark.cluster
-def test_a_checkpoint_names_its_plugin_and_its_export_needs_none(
-    planned: list[dict[str, Any]], folder: Path
-) -> None:
-    [key] = (
-        stage["key"]
-        for stage in planned
-        if (stage["kind"], stage["seed"]) == ("pretrain", 0)
-        and label(stage["axes"]["pretrain.embedding"]) == T5
-    )
-    command = [sys.executable, "-m", "fope_lab.cli", "export", f"store/pretrain/{key}", "out"]
-    refused = execute(*command, checkout=ROOT, folder=folder)
-    assert refused.returncode == 2
-    assert "is of the plug-in t5.py, which is not here" in refused.stderr
-    done = execute(*command, "--plugins", "./t5.py", checkout=ROOT, folder=folder)
-    assert done.returncode == 0, done.stderr
-    elsewhere = folder / "out"  # where no fope_lab is found
-    done = execute(sys.executable, "-c", LOAD_EXPORT, checkout=elsewhere, folder=elsewhere)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.cluster
-def test_a_changed_plugin_marks_what_it_made(planned: list[dict[str, Any]], folder: Path) -> None:
-    assert not any("induction.py" in stage["reason"] for stage in planned)
-    file = folder / "induction.py"
-    before = file.read_text()
-    file.write_text(before.replace("error_of_mean(", "0 * error_of_mean("))
-    assert file.read_text() != before
-    stages = _json(folder, "plan", "added.yaml")["stages"]
-    changed = {stage["kind"] for stage in stages if "induction.py" in stage["reason"]}
-    assert changed == {"induction"}
-    file.write_text(before)

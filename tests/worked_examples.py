@@ -26,12 +26,28 @@ SINGLE = (
     "docs/generate/shipped.py",
 )
 
+EXAMPLES = {
+    "Adding an embedding": ("fope_lab/embeddings/t5.py", "tests/embeddings/test_t5.py"),
+    "Adding a frequency transform": (
+        "fope_lab/embeddings/proportional.py",
+        "tests/embeddings/test_proportional.py",
+    ),
+    "Adding an evaluation": (
+        "fope_lab/evaluation/induction.py",
+        "tests/evaluation/test_induction.py",
+    ),
+    "Adding an analysis": ("fope_lab/analysis/cycles.py", "tests/analysis/test_cycles.py"),
+}
+
 
 def files_of(title: str) -> dict[str, str]:
     """The files, by path, that a section of CONTRIBUTING shows whole."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     [section] = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
     return dict(re.findall(r"`([\w/]+\.py)`:\n\n```python\n(.*?)```", section, flags=re.DOTALL))
+
+
+FILES = {path: text for title in EXAMPLES for path, text in files_of(title).items()}
 
 
 def checkout_with(files: dict[str, str], folder: Path) -> Path:

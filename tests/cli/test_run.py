@@ -1,8 +1,5 @@
-"""Two small sweeps through the whole product, in one run on a real Ray and a real MLflow database.
-
-The stages of the second have two workers each: the numbers, and an error, are those of one. Of
-trainings, tests/faults/test_workers_lost.py has the same for both strategies, after kills.
-"""
+"""What one run of three small sweeps on a real Ray leaves; trainings by two workers are in
+tests/faults/test_workers_lost.py."""
 
 from __future__ import annotations
 
@@ -10,131 +7,62 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from workers_sweep import alone, worker_processes
+from real_run import BUCKETS, HEADS, WHOLE, RealRun, run_in
+from safetensors.numpy import load_file
+from worked_examples import ROOT, execute
+from workers_sweep import worker_processes
 
 from fope_lab.cli import main
-from fope_lab.config.processor import processor
-from fope_lab.store import StageFolder, Store
+from fope_lab.stages.labels import label
 from fope_lab.store.checkout import Checkout
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.graph import Stage
 
 pytestmark = pytest.mark.cluster
 
-SWEEP = """
-name: whole
-description: Every kind of stage, and one that fails.
-seeds: [0, 1]
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data:
-      length: 32
-      mix: [{corpus: python-docs, weight: 0.5}, {task: passkey, weight: 0.5}]
-    train: {tokens: 10240, batch_tokens: 512, learning_rate: 1e-3, checkpoint_every: 10}
-  extend:
-    kind: extend
-    from: pretrain
-    embedding: {type: yarn, factor: 2}
-    data: {files: texts/*.txt, length: 64, documents: within}
-    train: {tokens: 2560, batch_tokens: 512, learning_rate: 1e-3}
-  finetune:
-    kind: finetune
-    from: extend
-    data: {corpus: python-docstrings, length: 128, pack: true}
-    train: {tokens: 2560, batch_tokens: 512, learning_rate: 1e-3}
-  perplexity: {kind: perplexity, from: extend, corpus: python-docs, lengths: [16, 32, 64],
-               tokens: 2048}
-  passkey: {kind: passkey, from: pretrain, form: symbolic, lengths: [32, 64], trials: 20}
-  too-long: {kind: perplexity, from: pretrain, corpus: python-docs, lengths: [32, 8_000_000]}
-"""
-WORKERS = """
-name: workers
-stages:
-  alone: &training
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: kerple
-    data:
-      length: 32
-      mix: [{corpus: {files: texts/*.txt}, weight: 0.5}, {task: passkey, weight: 0.5}]
-    train: {tokens: 2560, batch_tokens: 512, micro_batch_tokens: 128, learning_rate: 1e-2}
-  shared: {kind: perplexity, from: alone, corpus: {files: texts/*.txt}, lengths: [16, 32],
-           tokens: 2048, batch_tokens: 256, resources: {workers: 2}}
-  diverges:
-    <<: *training
-    resources: {workers: 2, strategy: fsdp}
-    train: {tokens: 2560, batch_tokens: 512, micro_batch_tokens: 128, learning_rate: 1e30,
-            gradient_clip: 1e30}
-"""
 LENGTHS = {"perplexity": [16, 32, 64], "passkey": [32, 64]}
+T5 = f"t5(num_buckets={BUCKETS},max_distance=20)"
+METRIC = "induction_recall_by_length"
+EXPORT = """
+import sys
+from fope_lab.cli import main
 
-
-@dataclass
-class Finished:
-    """What a run left."""
-
-    sweep: Path
-    workers: Path
-    store: Store
-    code: int
-    output: str
-
-    @property
-    def in_store(self) -> list[str]:
-        return ["--store", str(self.store.root)]
-
-    def of_workers(self, section: str) -> tuple[Stage, StageFolder]:
-        """A stage of the second sweep, and its folder."""
-        [stage] = [one for one in load_sweep(self.workers).stages if one.section == section]
-        return stage, self.store.folder(stage.kind, stage.key)
+export = ["export", sys.argv[1], "out"]
+assert main(export) == 2
+assert main([*export, "--plugins", "./t5.py"]) == 0
+"""
+LOAD_EXPORT = """
+import sys, torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained(".", trust_remote_code=True)
+assert model(torch.arange(40)[None]).logits.shape[:2] == (1, 40)
+assert not {"fope_lab", "pydantic"} & {name.partition(".")[0] for name in sys.modules}
+"""
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    folder = tmp_path_factory.mktemp("whole")
-    sweep, workers = folder / "whole.yaml", folder / "workers.yaml"
-    sweep.write_text(SWEEP)
-    workers.write_text(WORKERS)
-    (folder / "texts").mkdir()
-    (folder / "texts" / "one.txt").write_text("\n\n".join(f"Text {i} of all." for i in range(800)))
-    done = subprocess.run(
-        [sys.executable, "-m", "fope_lab.cli", "run", str(sweep), str(workers), "--store", "store"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
-        check=False,
-    )
-    output = done.stdout + done.stderr
-    return Finished(sweep, workers, Store(folder / "store"), done.returncode, output)
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RealRun:
+    return run_in(tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(scope="module")
-def report(finished: Finished) -> dict[str, Any]:
+def report(finished: RealRun) -> dict[str, Any]:
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        assert main(["report", str(finished.sweep), *finished.in_store, "--json"]) == 0
+        assert main(["report", str(finished.whole), *finished.in_store, "--json"]) == 0
     return dict(json.loads(output.getvalue()))
 
 
-def test_one_failed_stage_stops_nothing_else(finished: Finished) -> None:
+def test_one_failed_stage_stops_nothing_else(finished: RealRun) -> None:
     assert finished.code == 1, finished.output
     states = {
         stage.label: finished.store.folder(stage.kind, stage.key).is_done()
-        for stage in load_sweep(finished.sweep).stages
+        for stage in load_sweep(finished.whole).stages
     }
     failed = {name for name, done in states.items() if not done}
     assert failed == {"too-long[seed=0]", "too-long[seed=1]"}
@@ -146,7 +74,7 @@ def test_one_failed_stage_stops_nothing_else(finished: Finished) -> None:
     assert "Traceback" not in finished.output
 
 
-def test_rays_chatter_is_silent(finished: Finished) -> None:
+def test_rays_chatter_is_silent(finished: RealRun) -> None:
     for word in ("raylet", "INFO", "WARNING", "DeprecationWarning", "(run_stage pid"):
         assert word not in finished.output
 
@@ -164,14 +92,14 @@ def test_the_report_has_every_length_and_both_seeds(report: dict[str, Any]) -> N
             assert all(value["run_id"] for value in cell["values"])
 
 
-def test_mlflow_has_one_flat_run_for_each_stage(finished: Finished) -> None:
+def test_mlflow_has_one_flat_run_for_each_stage(finished: RealRun) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{finished.store.root}/mlflow.db")
     experiment = client.get_experiment_by_name("whole")
     runs = client.search_runs([experiment.experiment_id], max_results=1000)
     by_key = {run.data.tags.get("key", "summary"): run for run in runs}
-    stages = load_sweep(finished.sweep).stages
+    stages = load_sweep(finished.whole).stages
     assert len(by_key) == len(runs)
     assert by_key.keys() == {stage.key for stage in stages} | {"summary"}
     assert not any("mlflow.parentRunId" in run.data.tags for run in runs)
@@ -186,15 +114,15 @@ def test_mlflow_has_one_flat_run_for_each_stage(finished: Finished) -> None:
 
 @pytest.mark.usefixtures("without_ray")
 def test_run_again_only_what_failed_and_what_is_named_is_tried(
-    finished: Finished, capsys: pytest.CaptureFixture[str]
+    finished: RealRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stages = {stage.label: stage for stage in load_sweep(finished.sweep).stages}
+    stages = {stage.label: stage for stage in load_sweep(finished.whole).stages}
     folders = {name: finished.store.folder(stage.kind, stage.key) for name, stage in stages.items()}
     before = {name: folder.attempts.newest_token() for name, folder in folders.items()}
     passkey = folders["passkey[seed=0]"]
     result, rows = passkey.result(), passkey.rows()
     redo = ["--redo", "passkey[seed=0]"]
-    assert main(["run", str(finished.sweep), *finished.in_store, *redo]) == 1
+    assert main(["run", str(finished.whole), *finished.in_store, *redo]) == 1
     tokens = {name: folder.attempts.newest_token() for name, folder in folders.items()}
     changed = {name for name, token in tokens.items() if token != before[name]}
     assert changed == {"too-long[seed=0]", "too-long[seed=1]", "passkey[seed=0]"}
@@ -207,9 +135,9 @@ def test_run_again_only_what_failed_and_what_is_named_is_tried(
 
 
 def test_who_made_a_stage_is_recorded_and_reported(
-    finished: Finished, report: dict[str, Any]
+    finished: RealRun, report: dict[str, Any]
 ) -> None:
-    for stage in load_sweep(finished.sweep).stages:
+    for stage in load_sweep(finished.whole).stages:
         folder = finished.store.folder(stage.kind, stage.key)
         for made_by in folder.makers():
             assert made_by["versions"]["torch"]
@@ -220,56 +148,49 @@ def test_who_made_a_stage_is_recorded_and_reported(
     if checkout := Checkout.current():
         done = sum(
             finished.store.folder(s.kind, s.key).is_done()
-            for s in load_sweep(finished.sweep).stages
+            for s in load_sweep(finished.whole).stages
         )
         assert report["provenance"]["stages made at commit"] == f"{checkout} ({done})"
     assert "changed since" not in report["provenance"]
 
 
-def test_what_local_files_held_is_recorded(finished: Finished) -> None:
+def test_what_local_files_held_is_recorded(finished: RealRun) -> None:
     records = finished.store.corpora()
-    assert {record.sweep for record in records} == {"whole", "workers"}
-    text = (finished.sweep.parent / "texts" / "one.txt").read_bytes()
+    assert {record.sweep for record in records} == {"whole"}
+    text = (finished.folder / "texts" / "one.txt").read_bytes()
     for record in records:
         assert record.corpus["files"] == "texts/*.txt"
         assert record.files == {"texts/one.txt": hashlib.sha256(text).hexdigest()}
 
 
-def test_two_workers_evaluate_as_one_does(finished: Finished, tmp_path: Path) -> None:
-    stage, folder = finished.of_workers("shared")
-    assert folder.is_done(), folder.state()
+def test_two_workers_measure_what_one_does(finished: RealRun) -> None:
+    """With an evaluation of a plug-in, which they import."""
+    folder = finished.shared()
     [processes] = worker_processes(folder)
     assert len(set(processes)) == 2
-    shutil.copytree(finished.store.root / "pretrain", tmp_path / "alone" / "pretrain")
-    stages = load_sweep(finished.workers).stages
-    reference = alone(stage, stages, finished.store, tmp_path / "alone")
-    assert folder.result() == reference.result()
-    assert [(r.step, r.values) for r in folder.rows()] == [
-        (r.step, r.values) for r in reference.rows()
-    ]
+    logged = folder.paths.segment(1, 0).read_text().splitlines()
+    measured = [(row["step"], row["values"]) for row in map(json.loads, logged)]
+    stages = {stage.label: stage for stage in load_sweep(finished.whole).stages}
+    one = stages["perplexity[seed=0]"]
+    rows = finished.store.folder(one.kind, one.key).rows()
+    assert measured == [(row.step, row.values) for row in rows]
+    assert [step for step, _ in measured] == LENGTHS["perplexity"]
 
 
-def test_what_the_workers_ran_on_is_recorded(finished: Finished) -> None:
-    [one] = [one for one in finished.store.execution_records() if one["planned_workers"] == 2]
-    assert (one["device"], one["processor"]) == ("cpu", processor())
-    assert (one["workers"], one["threads"], one["work"]["threads"]) == (2, 1, 1)
-
-
-def test_an_error_of_the_work_is_the_stages_failure_and_not_retried(finished: Finished) -> None:
-    _, folder = finished.of_workers("diverges")
+def test_an_error_of_the_work_is_the_stages_failure_and_not_retried(finished: RealRun) -> None:
+    folder = finished.shared()
     failure = folder.attempts.newest().end
     assert failure is not None
-    assert failure["type"] == "NonFiniteError"
-    assert "at step" in failure["error"]
+    assert (failure["type"], failure["error"]) == ("NonFiniteError", "after all lengths")
     assert "On worker 0:" in failure["traceback"], "the worker's traceback is lost"
-    assert "step.py" in failure["traceback"] or "loop.py" in failure["traceback"]
+    assert "fails_late.py" in failure["traceback"]
     assert folder.attempts.newest_token() == 1
 
 
-def test_a_finished_sweep_is_answered_without_ray(finished: Finished) -> None:
+def test_a_finished_sweep_is_answered_without_ray(finished: RealRun) -> None:
     """The same stages without the one that fails."""
-    sweep = finished.sweep.with_name("finished.yaml")
-    sweep.write_text("\n".join(line for line in SWEEP.splitlines() if "too-long" not in line))
+    sweep = finished.whole.with_name("finished.yaml")
+    sweep.write_text("\n".join(line for line in WHOLE.splitlines() if "too-long" not in line))
     program = (
         "import sys\nfrom fope_lab.cli import main\n"
         f"code = main(['run', {str(sweep)!r}, '--store', {str(finished.store.root)!r}])\n"
@@ -280,3 +201,85 @@ def test_a_finished_sweep_is_answered_without_ray(finished: Finished) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "cached" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def added(finished: RealRun) -> Any:
+    """The report of the third sweep."""
+    return json.loads((finished.store.root / "reports/added/report.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def planned(finished: RealRun) -> list[dict[str, Any]]:
+    """The stages in the plan of the third sweep after the run."""
+    return finished.planned()
+
+
+def test_an_embedding_is_planned_trained_and_reported(
+    finished: RealRun, added: Any, planned: list[dict[str, Any]]
+) -> None:
+    """In Ray's workers, which import the plug-ins."""
+    losses = [cell["mean"] for cell in added["cells"] if cell["metric"] == "loss"]
+    assert len(set(losses)) == 2
+    forecast, counted, learned = {}, {}, {}
+    for stage in planned:
+        if stage["kind"] == "pretrain":
+            name = label(stage["axes"]["pretrain.embedding"])
+            made = finished.store.root / "pretrain" / stage["key"]
+            forecast[name] = stage["params"]
+            recorded = json.loads((made / "result.json").read_text())["recorded"]
+            counted[name] = recorded["parameters"]["total"]
+            weights = load_file(next((made / "checkpoint").rglob("model.safetensors")))
+            learned[name] = [w for key, w in weights.items() if key.endswith(".by_bucket")]
+    assert forecast == counted
+    [rotary] = counted.keys() - {T5}
+    assert counted[T5] - counted[rotary] == BUCKETS * HEADS
+    [by_bucket] = learned[T5]
+    assert by_bucket.shape == (BUCKETS, HEADS)
+    assert by_bucket.any()
+
+
+def test_an_evaluation_is_reported_and_claimed(finished: RealRun, added: Any) -> None:
+    cells = [cell for cell in added["cells"] if cell["metric"] == METRIC]
+    assert sorted((cell["x"], cell["n"]) for cell in cells) == [(32, 1)] * 2 + [(64, 1)] * 2
+    assert all(value["stderr"] is not None for cell in cells for value in cell["values"])
+    assert len(added["claims"]) == 1
+    page = (finished.store.root / "reports/added/report.md").read_text()
+    assert "Induction recall" in page
+    assert "Peng et al." in page
+
+
+def test_an_analysis_is_in_the_report(finished: RealRun, added: Any) -> None:
+    [shown] = added["analyses"]
+    assert shown["numbers"] == {"incomplete_rope": 5 / 8, "incomplete_extended": 6 / 8}
+    page = (finished.store.root / "reports/added/report.html").read_text()
+    assert ">pairs of RoPE that complete no cycle, share</th><td>0.625</td>" in page
+
+
+def test_a_checkpoint_names_its_plugin_and_its_export_needs_none(
+    finished: RealRun, planned: list[dict[str, Any]]
+) -> None:
+    [key] = (
+        stage["key"]
+        for stage in planned
+        if stage["kind"] == "pretrain" and label(stage["axes"]["pretrain.embedding"]) == T5
+    )
+    command = [sys.executable, "-c", EXPORT, f"store/pretrain/{key}"]
+    done = execute(*command, checkout=ROOT, folder=finished.folder)
+    assert done.returncode == 0, done.stderr
+    assert "is of the plug-in t5.py, which is not here" in done.stderr
+    elsewhere = finished.folder / "out"  # where no fope_lab is found
+    done = execute(sys.executable, "-c", LOAD_EXPORT, checkout=elsewhere, folder=elsewhere)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_changed_plugin_marks_what_it_made(
+    finished: RealRun, planned: list[dict[str, Any]]
+) -> None:
+    assert not any("induction.py" in stage["reason"] for stage in planned)
+    file = finished.folder / "induction.py"
+    before = file.read_text()
+    file.write_text(before.replace("error_of_mean(", "0 * error_of_mean("))
+    assert file.read_text() != before
+    changed = {stage["kind"] for stage in finished.planned() if "induction.py" in stage["reason"]}
+    assert changed == {"induction"}
