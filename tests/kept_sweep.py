@@ -24,6 +24,8 @@ stages:
 grid:
   pretrain.embedding: [rope, nope]
 """
+PRETRAIN = SWEEP.partition("  passkey:")[0]
+"""Its training alone."""
 ROPE, NOPE = "pretrain[embedding=rope,seed=0]", "pretrain[embedding=nope,seed=0]"
 """The labels of the two trainings."""
 

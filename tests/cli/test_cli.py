@@ -64,16 +64,6 @@ def test_a_wrong_sweep_file(
     assert "Traceback" not in error
 
 
-def test_an_unwritable_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("")
-    path = write(tmp_path)
-    assert main(["run", str(path), "--store", str(tmp_path / "file" / "store")]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "can't be written" in error
-    assert "--store" in error
-
-
 def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
     with socket.socket() as taken:  # bound, so that nobody else gets it, but not listening
         taken.bind(("127.0.0.1", 0))

@@ -90,40 +90,6 @@ def test_a_selection_with_redo_is_refused(
     assert not sweep.store.root.exists()
 
 
-@pytest.mark.parametrize("given", ["option", "variable", "nothing"])
-def test_failures_of_a_store_that_is_not_there_are_an_error(
-    given: str,
-    sweep: Sweep,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    """Whichever way the store is named: its path is misspelt, or it is another folder's."""
-    monkeypatch.delenv("FOPE_LAB_STORE", raising=False)
-    monkeypatch.chdir(tmp_path)
-    words, store = ["run", str(sweep.file), "--retry-failed"], tmp_path / "fope-store"
-    if given == "option":
-        words += ["--store", str(store := tmp_path / "stor")]
-    elif given == "variable":
-        monkeypatch.setenv("FOPE_LAB_STORE", str(store := tmp_path / "elsewhere"))
-    assert main(words) == 2
-    output = capsys.readouterr()
-    assert output.err == f"error: there is no store at {store}: nothing has run there\n"
-    assert output.out == ""
-    assert list(tmp_path.iterdir()) == [sweep.file]
-
-
-def test_a_store_in_which_nothing_has_failed_says_so(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with sweep.folder(f"pretrain{ROPE}").begin("test", {}) as attempt:
-        attempt.finish({})
-    before = sorted(sweep.store.root.rglob("*"))
-    assert sweep.run("--retry-failed") == 0
-    assert "no stage has failed; 1 of 4 stages are done" in capsys.readouterr().out
-    assert sorted(sweep.store.root.rglob("*")) == before
-
-
 @pytest.mark.parametrize("options", [("--tracking-uri", "foo://x"), ("--device", "h101")])
 def test_a_wrong_option_leaves_no_store(
     options: tuple[str, str], sweep: Sweep, capsys: pytest.CaptureFixture[str]

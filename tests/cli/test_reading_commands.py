@@ -14,7 +14,7 @@ from fope_lab.cli import main
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 
-SWEEP = kept_sweep.SWEEP.partition("  passkey:")[0].replace("name: kept", "name: looked-at")
+SWEEP = kept_sweep.PRETRAIN.replace("name: kept", "name: looked-at")
 COMMANDS = (
     ["plan"],
     ["plan", "--json"],
@@ -63,6 +63,7 @@ def test_a_store_is_left_as_it_is(
         ["status", "FILE", "--json"],
         ["status", "FILE", "--watch"],
         ["stop", "FILE"],
+        ["run", "FILE", "--retry-failed"],
         ["report", "FILE"],
         ["report", "FILE", "--json"],
         ["sync"],

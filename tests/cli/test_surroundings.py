@@ -18,7 +18,7 @@ import pytest
 from fope_lab.cli import main
 from fope_lab.orchestration.cluster_address import ClusterError, require_cluster
 
-SWEEP = kept_sweep.SWEEP.partition("  passkey:")[0].replace("name: kept", "name: surroundings")
+SWEEP = kept_sweep.PRETRAIN.replace("name: kept", "name: surroundings")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
+import gpt2_block
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -17,16 +18,7 @@ from fope_lab.model.attention import causal_attention
 from fope_lab.model.block_attention import PairBias, chunked_attention
 
 LENGTH = 40
-GPT2 = ModelConfig(
-    num_layers=3,
-    num_heads=4,
-    head_dim=8,
-    vocab_size=50,
-    norm="layer",
-    biases=True,
-    feed_forward="gelu_tanh",
-    tie_embeddings=True,
-)
+GPT2 = ModelConfig(num_layers=3, num_heads=4, head_dim=8, vocab_size=50, **gpt2_block.GPT2)
 NANO_GPT = dataclasses.replace(GPT2, biases=False, feed_forward="gelu")
 
 

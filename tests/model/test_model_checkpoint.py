@@ -261,15 +261,3 @@ def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
     expected = r"1 of another shape \(first norm\.weight: \(64,\) torch.int8 instead of \(64,\)\)$"
     with pytest.raises(CheckpointError, match=expected):
         load_model(tmp_path)
-
-
-def test_a_tied_model_without_its_embedding_is_one_clear_error(tmp_path: Path) -> None:
-    saved(tmp_path, config=dataclasses.replace(CONFIG, tie_embeddings=True))
-    change_weights(tmp_path, lambda weights: weights.pop("embed_tokens.weight"))
-    with pytest.raises(CheckpointError, match=r"json: 1 missing \(first embed_tokens\.weight\)$"):
-        load_model(tmp_path)
-
-
-def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="is not a folder"):
-        load_model(tmp_path / "nothing")

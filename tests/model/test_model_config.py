@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import torch
+from gpt2_block import GPT2
 from pydantic import TypeAdapter, ValidationError
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -64,16 +65,7 @@ def test_published_models_have_their_published_counts(scale: str, total: int) ->
 
 def test_gpt2_has_its_published_count() -> None:
     """As Hugging Face states it for the checkpoint of GPT-2 small, with 1,024 learned positions."""
-    config = ModelConfig(
-        num_layers=12,
-        num_heads=12,
-        head_dim=64,
-        vocab_size=50_257,
-        norm="layer",
-        biases=True,
-        feed_forward="gelu_tanh",
-        tie_embeddings=True,
-    )
+    config = ModelConfig(num_layers=12, num_heads=12, head_dim=64, vocab_size=50_257, **GPT2)
     shape = Shape(**config.head_sizes, train_length=1024)
     table = parse_embedding("learned").learned_parameters(shape, 12)
     assert parameters(config).total + table == 124_439_808

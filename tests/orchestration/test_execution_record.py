@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import kept_sweep
 import pytest
 import torch
 
@@ -20,16 +21,9 @@ from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 from trainers.measures import Execution, execution_here
 
-SWEEP = """
-name: tiny
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 8, intermediate_size: 16}
-    embedding: rope
-    data: {length: 32, mix: [{task: posgen, subtask: recursive}]}
-    train: {tokens: 2048, batch_tokens: 256, micro_batch_tokens: 64, learning_rate: 1e-3}
-"""
+SWEEP = kept_sweep.PRETRAIN.replace(
+    "1024, batch_tokens: 256", "2048, batch_tokens: 256, micro_batch_tokens: 64"
+)
 
 
 @pytest.fixture

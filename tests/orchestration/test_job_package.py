@@ -20,7 +20,7 @@ from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Sweep
 
-SWEEP = kept_sweep.SWEEP.partition("  passkey:")[0].replace("name: kept", "name: packed")
+SWEEP = kept_sweep.PRETRAIN.replace("name: kept", "name: packed")
 PLUGIN = """
 from dataclasses import dataclass
 from fope_lab.embeddings.alibi import Alibi

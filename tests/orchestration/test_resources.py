@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import kept_sweep
 import pytest
 from sections import read_section
 
@@ -13,18 +14,13 @@ from fope_lab.orchestration.controller import ResourcesError, placement, require
 from fope_lab.stages import Resources
 from fope_lab.sweep import SweepError, load_sweep
 
-SWEEP = """
-name: workers
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data: {corpus: python-docs, length: 32}
-    train: {tokens: 10240, batch_tokens: 512, learning_rate: 1e-3}
+SWEEP = (
+    kept_sweep.PRETRAIN.replace("batch_tokens: 256", "batch_tokens: 512")
+    + """\
     resources: {TRAINING}
   passkey: {kind: passkey, from: pretrain, lengths: [32], form: symbolic, resources: {EVALUATION}}
 """
+)
 
 
 def sweep_of(folder: Path, training: str, evaluation: str = "{}") -> Path:

@@ -23,7 +23,7 @@ from fope_lab.store.attempts import driver_name
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger
 
-SWEEP = kept_sweep.SWEEP.partition("  passkey:")[0].replace("name: kept", "name: stopped")
+SWEEP = kept_sweep.PRETRAIN.replace("name: kept", "name: stopped")
 
 
 class Scene:

@@ -8,21 +8,14 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import kept_sweep
+
 from fope_lab.stages import Pretrain
 from fope_lab.sweep import load_sweep
 from trainers.distributed import sizes_to_go_on, with_size
 
-SWEEP = """
-name: workers
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: kerple
-    data: {task: passkey, length: 32}
-    train: {tokens: 2560, batch_tokens: 512, micro_batch_tokens: 128, learning_rate: 1e-2}
-    resources: {workers: 2}
-"""
+SWEEP = kept_sweep.PRETRAIN.replace("256", "512, micro_batch_tokens: 128")
+SWEEP += "    resources: {workers: 2}\n"
 
 
 def test_fewer_workers_take_parts_as_small_as_all_would(tmp_path: Path) -> None:

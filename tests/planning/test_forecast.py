@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import kept_sweep
 import pytest
 from sweep_files import BASE, changed, load
 
@@ -247,18 +248,13 @@ def test_what_was_measured_on_several_threads_is_estimated_as_it_was() -> None:
     assert found == pytest.approx(50.0 / 0.62)
 
 
-SHARED = """
-name: shared
-stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data: {corpus: python-docs, length: 32}
-    train: {tokens: 10240, batch_tokens: 512, learning_rate: 1e-3}
+SHARED = (
+    kept_sweep.PRETRAIN
+    + """\
   passkey: {kind: passkey, from: pretrain, lengths: [32], form: symbolic, trials: 96,
             batch_tokens: 1024, resources: {workers: WORKERS}}
 """
+)
 
 
 def test_a_worker_of_an_evaluation_has_its_share_of_the_work(tmp_path: Path) -> None:

@@ -193,14 +193,3 @@ def test_a_driver_of_this_machine_that_is_dead_is_waited_for_a_few_beats_only(
     assert observer.state(attempts)[0] is LeaseState.HELD
     now[0] = 14.1
     assert observer.state(attempts)[0] is LeaseState.STALE
-
-
-def test_a_driver_that_is_alive_keeps_a_silent_lease_for_the_whole_time(tmp_path: Path) -> None:
-    now, attempts = [0.0], Attempts(tmp_path)
-    observer = LeaseObserver(clock=lambda: now[0])
-    attempts.take(1, driver_name(), {})
-    observer.state(attempts)
-    now[0] = 15.9
-    assert observer.state(attempts)[0] is LeaseState.HELD
-    now[0] = 16.1
-    assert observer.state(attempts)[0] is LeaseState.STALE

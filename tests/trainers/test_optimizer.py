@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from gpt2_block import GPT2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sections import read_section
@@ -161,16 +162,7 @@ def test_what_a_position_embedding_learns_does_not_decay(embedding: Any) -> None
 
 def test_gpt2s_parameters_decay_as_in_transformers() -> None:
     """Its Trainer leaves out biases and norms, so that the table of positions decays."""
-    config = ModelConfig(
-        num_layers=2,
-        num_heads=2,
-        head_dim=8,
-        vocab_size=32,
-        norm="layer",
-        biases=True,
-        feed_forward="gelu_tanh",
-        tie_embeddings=True,
-    )
+    config = ModelConfig(num_layers=2, num_heads=2, head_dim=8, vocab_size=32, **GPT2)
     model = Decoder(config, "learned", train_length=16)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     decaying, others = (

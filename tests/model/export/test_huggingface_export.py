@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gpt2_block
 import pytest
 import torch
 from tokenizers import Tokenizer as RustTokenizer
@@ -39,27 +40,11 @@ from fope_lab.model.export.folder import export
 from fope_lab.model.export.sources import MODEL_FILE
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=272)
+SMALL: dict[str, Any] = {"num_layers": 2, "num_heads": 2, "head_dim": 16, "vocab_size": 272}
 TIED_RELU = ModelConfig(
-    num_layers=2,
-    num_heads=2,
-    head_dim=16,
-    vocab_size=272,
-    tie_embeddings=True,
-    qk_norm="rms",
-    feed_forward="relu",
-    scale_embeddings=True,
+    **SMALL, tie_embeddings=True, qk_norm="rms", feed_forward="relu", scale_embeddings=True
 )
-GPT2 = ModelConfig(
-    num_layers=2,
-    num_heads=2,
-    head_dim=16,
-    vocab_size=272,
-    norm="layer",
-    biases=True,
-    feed_forward="gelu_tanh",
-    tie_embeddings=True,
-    dropout=0.1,
-)
+GPT2 = ModelConfig(**SMALL, **gpt2_block.GPT2, dropout=0.1)
 TRAIN_LENGTH = 64
 
 

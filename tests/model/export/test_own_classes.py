@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from gpt2_block import GPT2
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2LMHeadModel, LlamaForCausalLM
 
 from benchmarks.parity import MODELS, random_model
@@ -15,12 +16,6 @@ from fope_lab.model import CheckpointError, Decoder, ModelConfig, load_model, sa
 from fope_lab.model.export.folder import export
 
 SIZES: dict[str, Any] = {"num_layers": 2, "num_heads": 4, "head_dim": 16, "vocab_size": 272}
-GPT2: dict[str, Any] = {
-    "norm": "layer",
-    "biases": True,
-    "feed_forward": "gelu_tanh",
-    "tie_embeddings": True,
-}
 EMBEDDINGS: dict[str, Any] = {
     "rope": {"type": "rope", "base": 500.0},
     "pi": {"type": "pi", "factor": 4},

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks.parity import MODELS, SIZES, difference, random_model
-from fope_lab.model import CheckpointError, Decoder, load_model, read_config
+from fope_lab.model import CheckpointError, load_model, read_config
 
 TOLERANCE = 1e-5
 
@@ -130,15 +130,3 @@ def test_a_tied_head_alone_is_the_embedding(tmp_path: Path, name: str) -> None:
     change_weights(tmp_path, lambda w: w.pop("lm_head.weight"))
     with pytest.raises(CheckpointError, match=r"1 missing \(first embed_tokens\.weight\)"):
         load_model(tmp_path)
-
-
-@pytest.mark.parametrize("embedding", ["fope", "alibi", "nope", {"type": "llama3", "factor": 2}])
-def test_the_embedding_can_be_swapped(tmp_path: Path, embedding: Any) -> None:
-    save(tmp_path, "yarn")
-    theirs = load_model(tmp_path)
-    swapped = load_model(tmp_path, embedding=embedding, seed=3)
-    assert swapped.train_length == 32, "the length that YaRN starts from"
-    expected = Decoder(theirs.config, embedding, train_length=32, seed=3).eval()
-    expected.load_state_dict({**expected.state_dict(), **theirs.state_dict()})
-    assert torch.equal(logits(swapped), logits(expected))
-    assert (logits(swapped) - logits(theirs)).abs().max() > 0.01
