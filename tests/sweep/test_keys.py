@@ -98,7 +98,7 @@ ruler: {lengths: [[3000]], tasks: [[key-value], [variable-tracking]], trials: [1
   queries: [2], digits: [5], chains: [2], hops: [3], corpus: [pg19, null], form: [symbolic]}
 downstream: {tasks: [[piqa], [piqa, sciq]], limit: [10, 11], max_length: [64, 65]}
 posgen: {subtask: [recursive, semi_recursive], length: [512], count: [10], split: [validation],
-  modulus: [13], j: [2], k: [4], official_leaky: [true], trained_length: [64, 65]}
+  modulus: [13], j: [2], k: [4], official_leaky: [true]}
 lm-eval: {tasks: [[arc_easy], [arc_easy, wikitext]], num_fewshot: [0, 1], limit: [10],
   context_length: [2000, 4000], cut: [middle], by_words: [[4000], [4000, 8000]]}
 leval: {dataset: [a/b], revision: [ffffffffffffffffffffffffffffffffffffffff],
