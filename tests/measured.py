@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.evaluation.base import Evaluation
-from fope_lab.evaluation.context import run
+from fope_lab.evaluation.base import Evaluation, run
 from fope_lab.stages.result import ResultRecord
 from fope_lab.store import StageFolder, Store
 

@@ -14,7 +14,6 @@ from fope_lab.data.packing import PackedCorpus, ShardedArray
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
-from fope_lab.evaluation.base import Evaluation
 from fope_lab.evaluation.shared_work import SharedWork, Workers
 from fope_lab.model import CheckpointConfig, load_model, read_config
 from fope_lab.stages import Select, SwapEmbedding
@@ -196,16 +195,3 @@ class Context:
     def save(self, write: Callable[[Path], None]) -> None:
         """Have `write` fill a folder with files, which the stage keeps as its checkpoint."""
         self._writer.save_checkpoint(self.work.final_step, write)
-
-
-def run(
-    spec: Evaluation,
-    writer: RunWriter,
-    parents: Mapping[str, Path],
-    workers: Workers | None = None,
-) -> dict[str, Any]:
-    """Run an evaluation of the models in `parents`, and return the content of its result.json: the
-    entry point of every evaluation, which its trial calls (orchestration/trial.py). All `workers`
-    of a group call this and get the same numbers; only worker 0's writer writes."""
-    context = Context(spec, writer, parents, workers)
-    return context.record(spec.run(context)).as_json()

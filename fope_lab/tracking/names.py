@@ -13,15 +13,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fope_lab.stages.labels import is_embedding, label, split_label, telling_columns
 
 if TYPE_CHECKING:
     from fope_lab.sweep.graph import Stage
-    from fope_lab.tracking.outline import StageOutline
 
 WIDTH = 20
 """The characters of a name that MLflow's list shows."""
@@ -36,6 +35,27 @@ Facet = tuple[tuple[int, int], Sequence[Texts], Set[int]]
 """What may tell the stages of a section apart: its place in their names, and its texts as they are
 best read, then shorter and shorter ones that tell the same stages apart. A name leaves out the text
 of a stage in the last set, by index: it says so already."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageOutline:
+    """A stage; `cached` if the store already had it, finished, when the sweep was first planned.
+
+    `curves` has the axis of each of its metrics that is a curve, by the metric's name.
+    """
+
+    key: str
+    label: str
+    section: str
+    kind: str
+    config: Mapping[str, Any]
+    axes: Mapping[str, Any]
+    parents: Mapping[str, str]
+    seed: int | None
+    embedding: str | None
+    scale: str | None
+    curves: Mapping[str, str]
+    cached: bool
 
 
 def run_names(stages: Iterable[Stage | StageOutline], width: int = WIDTH) -> dict[str, str]:

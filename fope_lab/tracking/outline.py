@@ -6,33 +6,11 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import TypeAdapter
 
 from fope_lab.sweep.plan import Plan
-from fope_lab.tracking.names import line_names, run_names
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageOutline:
-    """A stage; `cached` if the store already had it, finished, when the sweep was first planned.
-
-    `curves` has the axis of each of its metrics that is a curve, by the metric's name.
-    """
-
-    key: str
-    label: str
-    section: str
-    kind: str
-    config: Mapping[str, Any]
-    axes: Mapping[str, Any]
-    parents: Mapping[str, str]
-    seed: int | None
-    embedding: str | None
-    scale: str | None
-    curves: Mapping[str, str]
-    cached: bool
+from fope_lab.tracking.names import StageOutline, line_names, run_names
 
 
 @dataclass(frozen=True, kw_only=True)

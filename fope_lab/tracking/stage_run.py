@@ -30,7 +30,8 @@ from fope_lab.store import Row, StageFolder, Status, Store
 from fope_lab.store.attempts import over_attempts
 from fope_lab.store.checkout import Checkout
 from fope_lab.sweep.plan import output_digest
-from fope_lab.tracking.outline import Outline, StageOutline
+from fope_lab.tracking.names import StageOutline
+from fope_lab.tracking.outline import Outline
 
 SUMMARY = "summary"
 """The kind and the name of the run that holds a sweep's report."""

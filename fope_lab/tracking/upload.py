@@ -15,7 +15,8 @@ from fope_lab.sweep.plan import ChangesSince
 from fope_lab.tracking import stage_run
 from fope_lab.tracking.experiment import Experiment, Run
 from fope_lab.tracking.ledger import Ledger, RunRecord
-from fope_lab.tracking.outline import Outline, StageOutline
+from fope_lab.tracking.names import StageOutline
+from fope_lab.tracking.outline import Outline
 from fope_lab.tracking.prepared_views import prepared_views, tag_name
 from fope_lab.tracking.stage_run import CURRENT, EDITION, SUMMARY, Timeline
 

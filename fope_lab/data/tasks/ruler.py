@@ -1,18 +1,17 @@
 """Two tasks of RULER (Hsieh et al. 2024, arXiv 2404.06654, §3): key-value and variable tracking.
 
-Prompts of an exact length, training rows, and key-value retrieval; ruler_tasks.py has the other
-task. As for the passkey there are two forms: `english` uses RULER's prompts, `symbolic` suits small
-models. Statements are placed uniformly at random. A prompt's seed is its length and number alone,
-so every model gets the same prompts.
+Prompts of an exact length, and training rows; ruler_tasks.py has the tasks. As for the passkey,
+there are two forms: `english` uses RULER's prompts, `symbolic` suits small models. Statements are
+placed uniformly at random. A prompt's seed is its length and number alone, so every model gets the
+same prompts.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +30,6 @@ from fope_lab.data.tasks.haystack import (
 )
 from fope_lab.data.tasks.passkey import EnglishForm, Marked, Trial
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from fope_lab.data.tasks.ruler_tasks import KeyValueTask
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 DIGITS = "0123456789"
@@ -182,126 +178,3 @@ def distinct(words: Words, limit: int) -> list[int]:
         numbers[top if drawn in numbers else drawn] = None
     ordered = list(numbers)
     return [ordered[i] for i in np.argsort(words[count:], kind="stable")]
-
-
-ADJECTIVES = (
-    "able aged brave brief bright calm cheap clean clever cold cool crisp dark deep eager early "
-    "empty equal faint fair famous fast fierce firm flat fresh gentle glad grand great happy heavy "
-    "honest huge idle keen kind large late light lively lonely loud lucky mild modest narrow neat "
-    "noble odd pale plain proud quick quiet rapid rare rich rough round shy silent simple"
-)
-NOUNS = (
-    "anchor apple arrow badge barrel basket beach bell boat bottle branch bridge bucket button "
-    "cabin camel candle canyon carpet castle cherry circle cloud coat corner cradle desert door "
-    "dragon drum eagle engine falcon feather fence forest fountain garden glove hammer harbour "
-    "helmet island jacket kettle ladder lantern lemon marble meadow mirror needle orchard paddle "
-    "pencil pillow planet ribbon river rocket saddle shovel"
-)
-
-
-class KeyValuePrompts(RulerPrompts):
-    """The part that both forms of key-value retrieval share."""
-
-    of: KeyValueTask
-    names: ClassVar[int]
-    """The number of different keys in the form."""
-
-    @property
-    def statements(self) -> int:
-        return self.of.keys
-
-    @property
-    def chance(self) -> float:
-        """The accuracy of naming random values of the prompt: 1/keys for one query."""
-        return 1 / math.perm(self.of.keys, self.of.queries)
-
-    def words(self, questions: int) -> int:
-        return 4 * self.of.keys + 2 * self.of.queries * questions
-
-    def content(self, words: Words, questions: int) -> Content:
-        """Distinct keys, and distinct values of `digits` digits without a leading 0."""
-        count, queries, lowest = self.of.keys, self.of.queries, 10 ** (self.of.digits - 1)
-        keys = distinct(words[: 2 * count], self.names)
-        values = distinct(words[2 * count : 4 * count], 9 * lowest)
-        pairs = [(key, str(lowest + value)) for key, value in zip(keys, values, strict=True)]
-        rest = words[4 * count :][: 2 * queries * questions]
-        queried = [distinct(part, count) for part in np.split(rest, questions)]
-        return Content(
-            [Block(self.statement(key, value)) for key, value in pairs],
-            [self.question([pairs[i] for i in indices]) for indices in queried],
-            queried[-1][0],
-        )
-
-    @abstractmethod
-    def statement(self, key: int, value: str) -> Sequence[int]:
-        """The tokens that state a key's value."""
-
-    @abstractmethod
-    def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
-        """The tokens that ask for the values of some keys, then the answer."""
-
-
-class EnglishKeyValue(EnglishPrompts, KeyValuePrompts):
-    """RULER's prompt (scripts/data/synthetic/constants.py and niah.py of NVIDIA/RULER)."""
-
-    adjectives, nouns = ADJECTIVES.split(), NOUNS.split()
-    names = len(adjectives) * len(nouns)
-    tasks = (
-        "A special magic number is hidden within the following text. Make sure to memorize it. "
-        "I will quiz you about the number afterwards.\n",
-        "Some special magic numbers are hidden within the following text. Make sure to memorize "
-        "it. I will quiz you about the numbers afterwards.\n",
-    )
-    needle = "\nOne of the special magic numbers for {key} is: {value}.\n"
-    questions = (
-        "\nWhat is the special magic number for {query} mentioned in the provided text? "
-        "The special magic number for {query} mentioned in the provided text is",
-        "\nWhat are all the special magic numbers for {query} mentioned in the provided text? "
-        "The special magic numbers for {query} mentioned in the provided text are",
-    )
-    """The questions for one query and for several."""
-
-    def introduction(self) -> str:
-        return self.tasks[self.of.queries > 1]
-
-    def statement(self, key: int, value: str) -> Sequence[int]:
-        return self.tokenizer.encode(self.needle.format(key=self._name(key), value=value))
-
-    def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
-        query = listed([self._name(key) for key, _ in pairs])
-        question = self.questions[self.of.queries > 1].format(query=query)
-        return self.answered(question, f" {listed([value for _, value in pairs])}")
-
-    def longest(self) -> Content:
-        value = "1" * self.of.digits
-        statements = [self.statement(key, value) for key in range(self.names)]
-        sizes = np.array([len(statement) for statement in statements])
-        keys = np.argsort(-sizes, kind="stable")[: self.of.keys].tolist()
-        return Content(
-            [Block(statements[key]) for key in keys],
-            [self.question([(key, value) for key in keys[: self.of.queries]])],
-            0,
-        )
-
-    def _name(self, key: int) -> str:
-        adjective, noun = divmod(key, len(self.nouns))
-        return f"{self.adjectives[adjective]}-{self.nouns[noun]}"
-
-
-class SymbolicKeyValue(SymbolicPrompts, KeyValuePrompts):
-    """Key-value retrieval with keys of one letter."""
-
-    names = len(LETTERS)
-
-    def statement(self, key: int, value: str) -> Sequence[int]:
-        return self.spelt(MARKER + LETTERS[key] + value)
-
-    def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
-        keys = "".join(LETTERS[key] for key, _ in pairs)
-        answer = "".join(value for _, value in pairs)
-        return Block(self.spelt(MARKER + keys + answer), len(answer))
-
-
-def listed(items: Sequence[str]) -> str:
-    """As RULER lists the keys of a question: "a", "a, and b", "a, b, and c"."""
-    return ", and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))

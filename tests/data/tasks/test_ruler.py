@@ -14,8 +14,15 @@ from scipy import stats
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import random_words
-from fope_lab.data.tasks.ruler import EnglishKeyValue, distinct, listed
-from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask, spell
+from fope_lab.data.tasks.ruler import distinct
+from fope_lab.data.tasks.ruler_tasks import (
+    EnglishKeyValue,
+    KeyValueTask,
+    RulerTask,
+    VariableTrackingTask,
+    listed,
+    spell,
+)
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, as_tokenizer
 
 BYTE = ByteTokenizer()
