@@ -37,6 +37,8 @@ class Case:
     exchange: Precision = FLOAT32
     tolerance: float = 1e-5
     """Of losses and norms. In bfloat16 a sum in another order may round to the next number."""
+    goes_on: bool = False
+    """Whether it is trained on from the middle, too: what is saved is float32 in any case."""
 
 
 @dataclass
@@ -108,7 +110,7 @@ def train(
 
 
 def group(rank: int, size: int, folder: Path, cases: dict[str, Case]) -> None:
-    """A process of the group: trains each case in each way, from the start and from the middle.
+    """A process of the group: trains each case in each way, from the start, and some go on.
 
     `folder` holds what a single worker had in the middle as CASE.single.half, and gets
     CASE.STRATEGY.half, CASE.STRATEGY, and CASE.STRATEGY.from-ORIGIN, which went on from that.
@@ -117,21 +119,26 @@ def group(rank: int, size: int, folder: Path, cases: dict[str, Case]) -> None:
     rendezvous = f"file://{folder}/rendezvous"
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=size)
     for name, case in cases.items():
-        half: dict[str, Trained] = {}
         for strategy, workers in STRATEGIES.items():
-            _keep(rank, folder / f"{name}.{strategy}.half", train(workers(), case, 0, HALF))
             _keep(rank, folder / f"{name}.{strategy}", train(workers(), case, 0, STEPS))
-        dist.barrier()
-        half = {
-            path.name.split(".")[1]: torch.load(path, weights_only=False)
-            for path in folder.glob(f"{name}.*.half")
-        }
-        for strategy, workers in STRATEGIES.items():
-            for origin, start in half.items():
-                path = folder / f"{name}.{strategy}.from-{origin}"
-                _keep(rank, path, train(workers(), case, HALF, STEPS, start))
+        if case.goes_on:
+            _go_on(rank, folder, name, case)
         _keep_exchanged(rank, folder / f"{name}.exchanged", case)
     dist.destroy_process_group()
+
+
+def _go_on(rank: int, folder: Path, name: str, case: Case) -> None:
+    for strategy, workers in STRATEGIES.items():
+        _keep(rank, folder / f"{name}.{strategy}.half", train(workers(), case, 0, HALF))
+    dist.barrier()
+    half = {
+        path.name.split(".")[1]: torch.load(path, weights_only=False)
+        for path in folder.glob(f"{name}.*.half")
+    }
+    for strategy, workers in STRATEGIES.items():
+        for origin, start in half.items():
+            path = folder / f"{name}.{strategy}.from-{origin}"
+            _keep(rank, path, train(workers(), case, HALF, STEPS, start))
 
 
 def gone_on(rank: int, size: int, folder: Path, case: Case) -> None:
