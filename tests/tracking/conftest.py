@@ -52,10 +52,11 @@ def silent_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+def server(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Iterator[LiveServer]:
     """A running server, started once for a test module."""
     root = tmp_path_factory.mktemp("server") / "a store? %20 #ü"
     root.mkdir()
+    shutil.copy(empty_database, root / "mlflow.db")
     live = LiveServer(root)
     live.start()
     yield live
