@@ -19,14 +19,14 @@ from fope_lab.model import CheckpointConfig, load_model, read_config
 from fope_lab.stages import Select, SwapEmbedding
 from fope_lab.stages.lineage import lineage_of
 from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import StageFolder
 from fope_lab.store.completion import durable_rows
+from fope_lab.store.folder import StageFolder
 
 if TYPE_CHECKING:
     from torch import nn
 
     from fope_lab.stages.base import StageConfig
-    from fope_lab.store import RunWriter
+    from fope_lab.store.writer import RunWriter
 
 
 UNTRAINED_KINDS = (SwapEmbedding.kind, Select.kind)

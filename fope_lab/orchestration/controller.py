@@ -1,5 +1,9 @@
 """The controller: one `Tuner.fit()` over the union of the graphs of all sweeps given.
 
+Tune asks StageSearcher.suggest for a stage that is ready, and has a trial do it by run_stage
+(trial.py), which calls the entry point of the stage's kind, such as trainers.stage:run. What
+run_stage reports goes to StageSearcher.on_trial_complete.
+
 To resume is to run again: unfinished stages go on from their last checkpoints. `Tuner.restore`
 would go back to states older than the store's. This imports ray: call prepare_environment before.
 """
@@ -159,7 +163,7 @@ def _tuner(
     trainable = tune.with_resources(
         tune.with_parameters(
             run_stage,
-            stages=WithPlugins(stages),
+            stages=WithPlugins(stages),  # arrives as the plain mapping
             store_root=str(store),
             checkout=Checkout.current(),
             code={path: file.code for path, file in source_of(modules).items()},

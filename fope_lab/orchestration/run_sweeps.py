@@ -67,6 +67,7 @@ def run_sweeps(
     another UserError for what is not there.
     """
     place = Store.open(store)
+    # The plans hold all stages, and say which of those that a rule for seeds may add are needed.
     selected = select(plans := plan_sweeps(sweeps, place))
     names = ", ".join(sweep.name for sweep in sweeps)
     if not stages_of(selected):

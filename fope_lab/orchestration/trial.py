@@ -26,7 +26,6 @@ from fope_lab.store import (
     Attempt,
     LeaseLostError,
     StageDoneError,
-    StageFolder,
     StageState,
     StageStoppedError,
     Status,
@@ -41,6 +40,7 @@ from fope_lab.store.checkpoint import (
     forget_digests,
     require_intact,
 )
+from fope_lab.store.folder import StageFolder
 from fope_lab.store.records import first_line
 from fope_lab.store.source import source_of
 from fope_lab.sweep.graph import Stage
@@ -66,7 +66,10 @@ def run_stage(
     checkout: Checkout | None,
     code: Mapping[str, str],
 ) -> None:
-    """Run the stage `config["key"]` as a Tune function; report its status, and why it failed."""
+    """Run the stage `config["key"]` as a Tune function; report its status, and why it failed.
+
+    StageSearcher.on_trial_complete gets the report. What the store says of a failure comes first.
+    """
     from ray import tune
 
     try:

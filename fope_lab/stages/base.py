@@ -23,7 +23,8 @@ from fope_lab.stages.metric import Metric
 UNTRAINED = "none"
 """What a section's `train` is where the model goes on without training."""
 STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes("fope_lab.evaluation", skip=("context",))
-"""Every kind of stage by name: those of this package, and each evaluation in a file of its own."""
+"""Every kind of stage by name: those of training.py and internal.py beside this file, and the
+evaluations, each in a file of its own, which is imported when it is first asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)

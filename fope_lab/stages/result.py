@@ -11,6 +11,10 @@
 
 A metric's `name` is that of a Metric which the stage's configuration declares; `x` is null for a
 single number, and so is whatever is unknown.
+
+The stage's trial writes it (orchestration/trial.py, by Attempt.finish). The report reads it
+(report/results/cells.py). MLflow gets its points from the rows of metrics/, where an evaluation
+logs each metric a second time (tracking/upload.py).
 """
 
 from __future__ import annotations
