@@ -230,11 +230,12 @@ def _number(text: str, kind: str) -> int | float:
     too_large = ValueError(f"found {text[:30]}, a number too large to compute with")
     if math.isinf(value):
         raise too_large
-    if kind == "float" and not ("e" in lower and value.is_integer() and int(value) in INTEGERS):
+    if kind == "float" and not ("e" in lower and value.is_integer()):
         return value
-    if abs(value) > INTEGERS.stop:  # before it is computed: it may have millions of digits
+    if abs(value) <= INTEGERS.stop:  # or it may have millions of digits
+        exact = int(Decimal(text.replace("_", "")))
+        if exact in INTEGERS:
+            return exact
+    if kind == "int":
         raise too_large
-    exact = int(Decimal(text.replace("_", "")))
-    if exact not in INTEGERS:
-        raise too_large
-    return exact
+    return value
