@@ -12,7 +12,6 @@ from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_not
 from fope_lab.cli.shared_options import argument, command, flag
 from fope_lab.config.environment import OK, default_address
 from fope_lab.config.problems import counted
-from fope_lab.sweep.load import no_collections
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,24 +92,24 @@ def _print_machine_notes(
     flag("--all", "show every stage on its own line"),
     epilog=shared.TABLE_WIDTH,
 )
-@no_collections()
 def plan(options: argparse.Namespace) -> int:
     from fope_lab.planning.estimate import estimate_plans
     from fope_lab.planning.needed_stages import plan_sweeps
     from fope_lab.store import Store
-    from fope_lab.sweep.load import load_sweeps
+    from fope_lab.sweep.load import load_sweeps, no_collections
     from fope_lab.sweep.nearest import with_nearest
 
     store = Store.open(options.store)
-    sweeps = load_sweeps(options.files, store)
-    estimate = estimate_plans(
-        with_nearest(plan_sweeps(sweeps, store), store),
-        store,
-        device=options.device,
-        price=options.price,
-        gpus=options.gpus,
-        cpus=options.cpus,
-    )
+    with no_collections():
+        sweeps = load_sweeps(options.files, store)
+        estimate = estimate_plans(
+            with_nearest(plan_sweeps(sweeps, store), store),
+            store,
+            device=options.device,
+            price=options.price,
+            gpus=options.gpus,
+            cpus=options.cpus,
+        )
     if options.json:
         print_json(estimate.as_json())
     else:
