@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SWEEP ?= sweeps/quickstart.yaml
 
-# Everything here starts many a Python: all of them keep and use compiled modules.
+# Tests and runs start Python many times. Without compiled modules, each start compiles ours again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: quickstart docs test faults lint format schema bench gpu ui recordings notebooks tutorial \

@@ -1,6 +1,6 @@
 """Position embeddings for long contexts, compared: sweeps, their stages, and what came out.
 
-What a script or a notebook needs. What it takes is imported when it is first used:
+The calls for scripts and notebooks; each imports what it needs when it is first used:
 
     load_sweep       read and check a sweep file
     plan             what a run would do, given what the store holds
@@ -125,7 +125,7 @@ def run(
 def results(sweep: Sweep | File, store: Place | None = None) -> pandas.DataFrame:
     """The numbers that the finished stages of a sweep measured, a row for each.
 
-    The columns are told in fope_lab/report/results/frame.py; `.attrs["unfinished"]` says of every
+    fope_lab/report/results/frame.py describes the columns; `.attrs["unfinished"]` says of every
     stage without results why it has none. Where a rule for seeds counts some of them, the others
     have no row. The default store is FOPE_LAB_STORE, or ./fope-store.
     Raises SweepError for a wrong file, and StoreError if the store is not a folder.

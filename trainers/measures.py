@@ -5,7 +5,7 @@ costs the FLOPs of `flops_per_token` (Chowdhery et al., PaLM, arXiv 2204.02311, 
 attention only what a causal mask leaves), and recomputed activations nothing. Packed documents
 count as one: where they are short, the utilisation is too high.
 
-Importing this does not import torch, which would double the time that a driver takes to start.
+Importing this does not import torch, so that a driver starts without it.
 """
 
 from __future__ import annotations

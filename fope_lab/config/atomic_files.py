@@ -77,11 +77,7 @@ def is_full_disk(error: BaseException | None) -> bool:
 def sync_directory(path: Path) -> None:
     """Make renames inside `path` survive a power failure, where the file system can."""
     with contextlib.suppress(OSError):  # some network file systems refuse to open a directory
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_file(path)
 
 
 def sync_file(path: Path) -> None:

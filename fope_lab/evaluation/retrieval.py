@@ -92,7 +92,7 @@ class Retrieval(ModelEvaluation):
         return self.lengths
 
     def described(self) -> Mapping[str, Task]:
-        """The tasks by name."""
+        """The tasks by name, as prompts are built from them; by default each is a passkey."""
         return dict.fromkeys(self.names, PasskeyTask(form=self.form))
 
     @abstractmethod

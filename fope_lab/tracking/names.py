@@ -39,7 +39,9 @@ of a stage in the last set, by index: it says so already."""
 
 @dataclass(frozen=True, kw_only=True)
 class StageOutline:
-    """A stage; `cached` if the store already had it, finished, when the sweep was first planned.
+    """A stage of a sweep, as far as MLflow shows it.
+
+    `cached` says that the store already had it, finished, when the sweep was first planned.
 
     `curves` has the axis of each of its metrics that is a curve, by the metric's name.
     """

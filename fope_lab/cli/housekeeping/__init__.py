@@ -1,4 +1,4 @@
-"""What people do with a store beside running sweeps: look into it, tidy it, stop what runs on it.
+"""What people do with a store beside running sweeps: look into it, and tidy it.
 
     known_stages.py  the stages of a store, the names that sweeps gave them, which need which
     contents.py      all stages with states, sizes and ages, and all that is known of one
