@@ -9,7 +9,7 @@ from docs.generate.markdown import plain, table
 from docs.generate.schema_words import options_table
 from fope_lab.analysis.base import ANALYSIS_TYPES
 from fope_lab.config.options import entry_of
-from fope_lab.sweep.kinds import FILE_KINDS
+from fope_lab.stages.base import FILE_KINDS
 
 NEEDS = {"nothing": "nothing", "model": "a model", "text": "a model and a text"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from docs.generate.markdown import plain
 from docs.generate.schema_words import Schema, allowed, alternatives, options_table
-from fope_lab.sweep.kinds import FILE_KINDS
+from fope_lab.stages.base import FILE_KINDS
 from fope_lab.sweep.schema import SECTIONS, sweep_json_schema
 
 

@@ -1,7 +1,8 @@
-"""What all kinds of stages have."""
+"""What all kinds of stages have, and how a section of a sweep file becomes a stage of its kind."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 from abc import ABC
@@ -13,8 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import MinLen
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.cache import Cache
 from fope_lab.config.named_types import NamedTypes
-from fope_lab.config.options import Options, PositiveInt
+from fope_lab.config.options import Entry, Options, PositiveInt, Registry, entry_of
 from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
@@ -22,6 +24,11 @@ from fope_lab.stages.metric import Metric
 
 UNTRAINED = "none"
 """What a section's `train` is where the model goes on without training."""
+TRAIN, DATA = "train", "data"
+NO_DATA = (
+    "has no effect: train is none, so no data is read; zip goes through both, as in"
+    " {extend.train: [none, {…}], extend.data: [null, {…}]}"
+)
 STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes("fope_lab.evaluation", skip=("context",))
 """Every kind of stage by name: those of training.py and internal.py beside this file, and the
 evaluations, each in a file of its own, which is imported when it is first asked for."""
@@ -191,6 +198,39 @@ class ChildConfig(StageConfig):
             " {perplexity.from: [pretrain, extend]}, which puts several models into one table."
         ),
     ] = field(metadata={"option": "from"})
+
+
+class _FileKinds(Registry[StageConfig]):
+    def all_names(self) -> tuple[str, ...]:
+        return tuple(name for name, kind in self._types.all().items() if kind.user_facing)
+
+    def entry(self, name: str) -> Entry[StageConfig]:
+        """The options of a kind, without the fields that something else gives."""
+        return _in_file(self._types.all()[name])
+
+
+def _in_file(kind: type[StageConfig], title: str = "") -> Entry[StageConfig]:
+    entry = entry_of(kind, title)
+    options = {key: o for key, o in entry.options.items() if key not in kind.outside_file}
+    return dataclasses.replace(entry, options=options, refused=kind.outside_file)
+
+
+FILE_KINDS = _FileKinds("stage kind", STAGE_TYPES, key="kind")
+"""Every kind that a sweep file may name."""
+
+
+def parse_stage(given: Mapping[str, Any], base: Path, cache: Cache) -> StageConfig:
+    """Return the stage of a section, which may be one without training. Raises ConfigError."""
+    name = given.get("kind")
+    kind = STAGE_TYPES.all().get(name) if isinstance(name, str) else None
+    if kind is None or kind.untrained is None or given.get(TRAIN) != UNTRAINED:
+        return FILE_KINDS.parse(given, base, cache=cache)
+    left = {key: value for key, value in given.items() if key not in ("kind", TRAIN)}
+    if left.get(DATA, ...) is None:
+        del left[DATA]
+    entry = _in_file(kind.untrained, title="train: none")
+    refused = {**entry.refused, DATA: NO_DATA}
+    return dataclasses.replace(entry, refused=refused).read(left, base, cache)
 
 
 def load_function(name: str) -> Callable[..., Any]:

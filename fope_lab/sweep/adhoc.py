@@ -23,11 +23,10 @@ from fope_lab.data.corpora.local import Files
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.hub import PREFIX
-from fope_lab.stages.base import STAGE_TYPES
+from fope_lab.stages.base import FILE_KINDS, STAGE_TYPES
 from fope_lab.stages.key import digest
 from fope_lab.store import Store
 from fope_lab.sweep import Problem, Sweep, SweepError, parse_sweep
-from fope_lab.sweep.kinds import FILE_KINDS
 
 DIGITS = 8
 """How many digits of the content's hash are in the name of a sweep without a given name."""

@@ -5,7 +5,7 @@
     OtherStages    the stages of the files that it refers to          (here, by the same steps)
     GridPoint      the value of every axis, and a seed                expand.py
     Draft          a section at a grid point, and its parent          drafts.py
-    StageFields    the section with the values of its axes            grid_point.py
+    StageFields    the section with the values of its axes            drafts.py
     Stage          the fields checked, with their key, and the        stage_builder.py
                    stages that prepare the data                       added_stages.py
     Sweep          all stages, and a report section that fits them
@@ -42,9 +42,8 @@ from fope_lab.sweep.claims.grammar import parse_claim, parse_quantity
 from fope_lab.sweep.claims.lookup import Catalogue
 from fope_lab.sweep.claims.statement import Claim, ClaimError
 from fope_lab.sweep.drafts import Drafts, OtherFileError, OtherStages
-from fope_lab.sweep.expand import Expansion
+from fope_lab.sweep.expand import Expansion, ProblemCollector, same_value
 from fope_lab.sweep.graph import Stage, Sweep
-from fope_lab.sweep.grid_point import ProblemCollector, same_value
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.report_section import ReportSection
 from fope_lab.sweep.stage_builder import StageBuilder
@@ -168,7 +167,8 @@ class _Loader:
     def _read(self, path: Path, text: str | None) -> Sweep:
         document = Document(path, text)
         problems = ProblemCollector(document)
-        file = read_sweep_file(document, problems)
+        file, wrong = read_sweep_file(document)
+        problems.add(*wrong)
         if file is None:
             raise problems.error()
         others: dict[str, OtherStages] = {}

@@ -6,17 +6,19 @@ Equal stages become one. The drafts are counted before the first is built.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fope_lab.config import pydantic_errors
 from fope_lab.config.cache import Cache
-from fope_lab.config.problems import ConfigError, Problem
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, format_path
 from fope_lab.config.roles import MODEL, candidate_role, text_role
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.stages import Pretrain, Resources, Select, StageConfig, SwapEmbedding, TrainingConfig
-from fope_lab.stages.base import UNTRAINED
+from fope_lab.stages.base import STAGE_TYPES, UNTRAINED, parse_stage
 from fope_lab.stages.labels import unique_labels
 from fope_lab.sweep.added_stages import (
     PreparationStages,
@@ -25,13 +27,17 @@ from fope_lab.sweep.added_stages import (
     with_swapped_embedding,
 )
 from fope_lab.sweep.cost import Cost, cost_of
-from fope_lab.sweep.drafts import Candidates, Draft, Drafts, Parent
+from fope_lab.sweep.drafts import Candidates, Draft, Drafts, Parent, StageFields, apply_axes
+from fope_lab.sweep.expand import ProblemCollector
 from fope_lab.sweep.graph import Stage, make_stage
-from fope_lab.sweep.grid_point import ProblemCollector, StageFields, apply_axes
-from fope_lab.sweep.kinds import needs_of, parse_stage
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
 from fope_lab.sweep.sweep_file import SweepFile
+
+NUMBERS = (pydantic_errors.NEEDS["int_type"], pydantic_errors.NEEDS["float_type"])
+"""What is wanted where a single number belongs."""
+_EXPONENTS = {"k": "e3", "m": "e6", "b": "e9", "g": "e9"}
+_SUFFIXED = re.compile(r"(\d+(?:\.\d+)?)([kmbgKMBG])")
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,7 @@ class StageBuilder:
         except ConfigError as error:
             problems += [
                 dataclasses.replace(
-                    problem, path=fields.locate(problem.path), needs=needs_of(problem, fields)
+                    problem, path=fields.locate(problem.path), needs=_needs_of(problem, fields)
                 )
                 for problem in error.problems
                 if self._problems.axes_known or not problem.is_missing
@@ -277,3 +283,30 @@ def _check_unread(work: _SharedWork, candidate: Stage) -> None:
             fault = f"this text selected the model of {section}: the score would be biased"
             halves = f"part: second-half here and train.validation_part: first-half in {section}"
             raise ConfigError(Problem((field,), fault, f"{halves}, or another corpus"))
+
+
+def _needs_of(problem: Problem, section: StageFields) -> str | None:
+    """Return what belongs in place of a wrong value; `problem` is of a path in the section."""
+    needs, value = problem.needs, _value(section.fields, problem.path)
+    if needs in NUMBERS and isinstance(value, list):
+        axis = format_path((section.name, *problem.path))
+        return f"{needs}; to compare several, write them under grid: {{{axis}: […]}}"
+    if needs in NUMBERS and isinstance(value, str) and (found := _SUFFIXED.fullmatch(value)):
+        return f"{needs}; {value} is written {found[1]}{_EXPONENTS[found[2].lower()]}"
+    if problem.path not in (("train",), ("train", "tokens")):
+        return needs
+    kind = section.fields.get("kind")
+    config = STAGE_TYPES.all().get(kind) if isinstance(kind, str) else None
+    if config is not None and config.untrained is not None:
+        needs = needs or "a mapping of its settings"  # where there is none
+        return f"{needs}; train: {UNTRAINED} extends without training"
+    if config is not None and needs is not None and value in (UNTRAINED, None, 0):
+        return f"{needs}; only a stage of kind extend goes without training"
+    return needs
+
+
+def _value(fields: Mapping[str, Any], path: FieldPath) -> Any:
+    value: Any = fields
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

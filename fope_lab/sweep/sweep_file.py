@@ -29,7 +29,6 @@ from fope_lab.config.problems import ConfigError, FieldPath, Problem, shown, unk
 from fope_lab.config.shipped import paper_names
 from fope_lab.config.yaml_document import Document
 from fope_lab.stages.base import STAGE_TYPES
-from fope_lab.sweep.grid_point import ProblemCollector
 from fope_lab.sweep.report_section import ReportSection
 
 Seed = Annotated[int, Interval(ge=0, lt=2**32)]
@@ -260,32 +259,29 @@ class SweepFile(Options):
                     yield ("include", i, axis), value
 
 
-def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile | None:
-    """Return the top level of a file without what is wrong, which is reported; None if much is. A
-    section that is no mapping stays: references to it are right. Imports the plug-ins."""
+def read_sweep_file(document: Document) -> tuple[SweepFile | None, list[Problem]]:
+    """The top level of a file without what is wrong, None if much is, and what is wrong. A section
+    that is no mapping stays: references to it are right. Imports the plug-ins."""
     value = document.value
     if not isinstance(value, dict):
-        problems.add(no_mapping(value))
-        return None
+        return None, [no_mapping(value)]
     given = value.get("plugins")
     names = given if isinstance(given, list) else []  # what is wrong is reported with the others
     try:
         named = [name for name in names if name and isinstance(name, str)]
         load_plugins(named, document.path.parent, ("plugins",))
     except ConfigError as error:
-        problems.add(*error.problems)
-        return None
+        return None, list(error.problems)
+    problems: list[Problem] = []
     right, wrong = entry_of(SweepFile).right_values(value)
     for problem in wrong:
-        count = value.get("seeds")
+        count, needs = value.get("seeds"), problem.needs
         if problem.path == ("seeds",) and type(count) is int and 0 < count <= MOST_WRITTEN_SEEDS:
-            needs = f"{problem.needs}, such as {list(range(count))}"
-            problems.add(replace(problem, needs=needs))
-        else:
-            problems.add(problem)
+            needs = f"{needs}, such as {list(range(count))}"
+        problems.append(replace(problem, needs=needs))
     stages = value.get("stages")
     if not isinstance(stages, dict) or not stages:
-        return None
+        return None, problems
     for axes in {"grid", "zip"} & value.keys() - right.keys():
         inside = {p.path[1] for p in wrong if p.path[0] == axes and p.path[1:]}
         if inside:
@@ -293,8 +289,8 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     file = SweepFile(**{"name": "", **right, "stages": stages})
     reserved = (name for name, kind in STAGE_TYPES.all().items() if not kind.user_facing)
     message = "this name is reserved for a preparation stage"
-    problems.add(*(Problem(("stages", name), message) for name in reserved if name in stages))
-    return file
+    problems += (Problem(("stages", name), message) for name in reserved if name in stages)
+    return file, problems
 
 
 def no_mapping(value: Any) -> Problem:

@@ -11,10 +11,9 @@ from sections import read_section
 
 from fope_lab.evaluation.context import Context
 from fope_lab.stages import Pretrain, StageConfig
-from fope_lab.stages.base import load_function
+from fope_lab.stages.base import FILE_KINDS, load_function
 from fope_lab.stages.result import Measurement
 from fope_lab.store import Store
-from fope_lab.sweep.kinds import FILE_KINDS
 
 LENGTHS = {"lengths": [16, 32]}
 SECTIONS: list[dict[str, Any]] = [

@@ -14,7 +14,7 @@ from fope_lab.embeddings import PRESETS
 from fope_lab.embeddings.base import EMBEDDING_TYPES
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
 from fope_lab.model.config import SCALES as MODEL_SCALES
-from fope_lab.sweep.kinds import FILE_KINDS
+from fope_lab.stages.base import FILE_KINDS
 
 TRAIN = "train: {tokens: 1e5, batch_tokens: 2048, learning_rate: 1e-3}"
 

@@ -13,7 +13,7 @@ from shipped import sweep_of
 from sweep_files import BASE, changed, load
 
 from fope_lab.config.yaml_document import Document
-from fope_lab.sweep.kinds import FILE_KINDS
+from fope_lab.stages.base import FILE_KINDS
 from fope_lab.sweep.schema import sweep_json_schema
 
 SWEEPS = Path(__file__).parents[2] / "sweeps"
