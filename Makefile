@@ -16,11 +16,11 @@ unexport PYTHONDONTWRITEBYTECODE
 quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minutes on two cores
 	$(BIN)/fope-lab run $(SWEEP)
 
-test: $(INSTALLED)  ## everything but what kills processes, in two processes
+test: $(INSTALLED)  ## everything but what is killed, starved or damaged, in two processes
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not faults" \
 		--numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-faults: $(INSTALLED)  ## kills drivers, workers and servers for real
+faults: $(INSTALLED)  ## kills, starves, silences and damages for real
 	# In three processes, since the tests wait a lot.
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m faults tests/faults \
 		--numprocesses 3 --dist loadfile --no-loadscope-reorder

@@ -13,9 +13,15 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tracking"))
+
+from tracking_scene import empty_database, scene
+
 from fope_lab.store import StageFolder, Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
+
+__all__ = ["empty_database", "scene"]
 
 SWEEP = """
 name: faults

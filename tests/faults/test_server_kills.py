@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tracking"))
-
 from tracking_scene import LiveServer, Scene, at_most, expected, of
 
 from fope_lab.tracking import TrackingError, TrackingThread

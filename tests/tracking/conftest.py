@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy
-from tracking_scene import LiveServer, Scene
+from tracking_scene import LiveServer, Scene, empty_database, scene
 
-from fope_lab.tracking.database import prepare
+__all__ = ["empty_database", "scene"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,33 +21,10 @@ def _no_waiting_for_the_disk() -> None:
     )
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite database with MLflow's tables: making them takes longer than most tests here."""
-    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    prepare(path)
-    return path
-
-
-@pytest.fixture
-def scene(tmp_path: Path, empty_database: Path) -> Scene:
-    """An empty store with an empty database."""
-    (tmp_path / "store").mkdir()
-    shutil.copy(empty_database, tmp_path / "store" / "mlflow.db")
-    return Scene(tmp_path)
-
-
 @pytest.fixture
 def second_scene(tmp_path: Path) -> Callable[[str], Scene]:
     """Another empty store that uses the MLflow at a given URI."""
     return lambda uri: Scene(tmp_path / "second", uri)
-
-
-@pytest.fixture
-def silent_server() -> Iterator[str]:
-    """The URI of something that takes connections and never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 @pytest.fixture(scope="module")

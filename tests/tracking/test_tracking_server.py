@@ -1,4 +1,4 @@
-"""A real MLflow server: over HTTP, in the background of a run, down, slow, killed and wiped."""
+"""A real MLflow server: over HTTP, in the background of a run, and ports that are taken."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tracking_scene import LiveServer, Scene, at_most, expected, finish, free_port, of
+from tracking_scene import LiveServer, Scene, expected, finish, free_port, of
 
 from fope_lab.orchestration.run_sweeps import run_sweeps
-from fope_lab.tracking import Tracker, TrackingError, TrackingThread, run_link, serve
+from fope_lab.tracking import TrackingError, TrackingThread, run_link, serve
 from fope_lab.tracking.client import Patience
 from fope_lab.tracking.uris import default_uri
 
@@ -107,20 +107,6 @@ def test_the_thread_keeps_up_with_a_run(remote: Scene) -> None:
     for one in (stage, last):
         run = remote.run(one, "in-background")
         assert remote.points(run) == expected(remote.folder(one).rows())
-
-
-def test_a_server_that_is_down_is_told_at_once(scene: Scene) -> None:
-    plan = scene.plan()
-    finish(scene.folder(of(plan, "pretrain")))
-    uri = f"http://127.0.0.1:{free_port()}"
-    down = Tracker(scene.store.root, uri)
-    with at_most(3), pytest.raises(TrackingError, match=f"^no MLflow answers at {uri}$"):
-        down.project(plan)
-    thread = TrackingThread(down, [plan], seconds=0.05)
-    thread.start()
-    with at_most(5):
-        problem = thread.flush()
-    assert problem == f"no MLflow answers at {uri}"
 
 
 def test_a_thread_outlives_whatever_goes_wrong(scene: Scene) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
@@ -20,6 +23,7 @@ from fope_lab.store import Row, StageFolder, Store
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.tracking import Tracker
+from fope_lab.tracking.database import prepare
 from fope_lab.tracking.uris import default_uri
 
 STAGES = """stages:
@@ -144,6 +148,22 @@ class Scene:
         )
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite database with MLflow's tables: making them takes longer than most tests here."""
+    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    prepare(path)
+    return path
+
+
+@pytest.fixture
+def scene(tmp_path: Path, empty_database: Path) -> Scene:
+    """An empty store with an empty database."""
+    (tmp_path / "store").mkdir()
+    shutil.copy(empty_database, tmp_path / "store" / "mlflow.db")
+    return Scene(tmp_path)
+
+
 def of(plan: Plan, kind: str, embedding: str | None = "rope") -> Stage:
     """The stage of a kind with an embedding."""
     return next(s for s in plan.sweep.stages if s.kind == kind and s.embedding == embedding)
@@ -183,6 +203,14 @@ def measure(folder: StageFolder, curve: Mapping[int, float]) -> None:
 def write_nothing(path: Path) -> None:
     """A checkpoint's content."""
     (path / "model").write_bytes(b"model")
+
+
+def execute(path: Path, *statements: str) -> None:
+    """Execute SQL in a SQLite database."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
 
 
 class LiveServer:

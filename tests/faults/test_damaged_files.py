@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from fope_lab.store import StageFolder, Status, StoreError
 from fope_lab.store.attempt import Attempt
 
+pytestmark = pytest.mark.faults
+
 DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
     "removed": lambda content: None,
     "emptied": lambda content: b"",

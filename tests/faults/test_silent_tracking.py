@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import socket
 import sqlite3
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 from rich.console import Console
-from tracking_scene import Scene, at_most, expected
+from tracking_scene import Scene, at_most, expected, finish, free_port, of
 
 from fope_lab.cli import main
 from fope_lab.orchestration.run_sweeps import run_sweeps
@@ -23,6 +24,8 @@ from fope_lab.tracking import client as client_module
 from fope_lab.tracking import database as database_module
 from fope_lab.tracking.client import Patience
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +33,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "SILENCE", 1.0)
     monkeypatch.setattr(database_module, "BUSY_SECONDS", 1.0)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """The URI of something that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 @contextmanager
@@ -109,6 +119,20 @@ def test_a_server_that_does_not_answer_is_asked_once(
     with at_most(4):
         assert thread.flush() == f"MLflow at {silent_server} did not answer in time"
     assert thread.unreachable == thread.last_error
+
+
+def test_a_server_that_is_down_is_told_at_once(scene: Scene) -> None:
+    plan = scene.plan()
+    finish(scene.folder(of(plan, "pretrain")))
+    uri = f"http://127.0.0.1:{free_port()}"
+    down = Tracker(scene.store.root, uri)
+    with at_most(3), pytest.raises(TrackingError, match=f"^no MLflow answers at {uri}$"):
+        down.project(plan)
+    thread = TrackingThread(down, [plan], seconds=0.05)
+    thread.start()
+    with at_most(5):
+        problem = thread.flush()
+    assert problem == f"no MLflow answers at {uri}"
 
 
 def test_a_database_that_can_not_be_reached_is_tried_once(

@@ -18,6 +18,8 @@ import pytest
 from fope_lab.cli import main
 from fope_lab.orchestration.cluster_address import ClusterError, require_cluster
 
+pytestmark = pytest.mark.faults
+
 SWEEP = kept_sweep.PRETRAIN.replace("name: kept", "name: surroundings")
 
 
