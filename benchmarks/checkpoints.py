@@ -39,8 +39,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from fope_lab.config.atomic_files import write_atomic
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import parameters
-from fope_lab.stages import TrainSettings
-from fope_lab.store import AttemptHandle, FolderWriter, RunWriter, Store
+from fope_lab.stages.training import TrainSettings
+from fope_lab.store.root import Store
+from fope_lab.store.writer import AttemptHandle, FolderWriter, RunWriter
 from trainers.checkpoints import (
     ShardedCheckpoints,
     make_optimizer_state,

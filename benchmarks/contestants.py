@@ -32,9 +32,9 @@ from transformers.utils import logging
 from fope_lab.config.options import entry_of
 from fope_lab.data.mixture import Batch
 from fope_lab.model import SCALES, Decoder, ModelConfig
-from fope_lab.stages import TrainSettings
-from fope_lab.store import AttemptHandle, RunWriter
+from fope_lab.stages.training import TrainSettings
 from fope_lab.store.records import StagePaths
+from fope_lab.store.writer import AttemptHandle, RunWriter
 from trainers.loop import train
 from trainers.optimizer import decay_groups
 

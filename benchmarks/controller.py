@@ -25,14 +25,14 @@ import psutil
 
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE
 from fope_lab.planning.schedule import remaining_path
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
 
 ONE_STAGE = """
 import pickle, sys
 from fope_lab.orchestration.trial import run_until_ended
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 config, stages, root = pickle.load(open(sys.argv[1], "rb"))
 state = run_until_ended(config, stages, Store.create(root))
 sys.exit(not state.is_done)

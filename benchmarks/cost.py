@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from fope_lab.planning.estimate import PlanEstimate, estimate_plans
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep, plan
 
 CALIBRATION: dict[str, list[Any]] = {

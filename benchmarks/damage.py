@@ -28,8 +28,10 @@ from ray.tune.search import Searcher
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, REASON, STATUS, run_until_ended
 from fope_lab.planning.schedule import Capacity, Demand, Lookahead
-from fope_lab.store import FolderWriter, StageFolder, Store
+from fope_lab.store.folder import StageFolder
 from fope_lab.store.lease import LeaseObserver
+from fope_lab.store.root import Store
+from fope_lab.store.writer import FolderWriter
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
 

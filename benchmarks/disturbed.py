@@ -31,8 +31,9 @@ from typing import Any
 import psutil
 
 from fope_lab.stages.training import TRAINING_RECORD
-from fope_lab.store import StageFolder, Store
 from fope_lab.store.checkpoint import list_checkpoints
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 
 SWEEP = """

@@ -28,9 +28,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.metric import Measurement, ResultRecord
 from fope_lab.store.attempt import Attempt
+from fope_lab.store.root import Store
 from fope_lab.sweep import Sweep, load_sweep, plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.tracking import Tracker

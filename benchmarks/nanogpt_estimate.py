@@ -20,8 +20,8 @@ from torch.nn import functional
 
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model.checkpoint import load_model
-from fope_lab.store import Store
 from fope_lab.store.folder import find_checkpoint
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 
 BATCHES, ROWS, LENGTH = 20, 12, 64

@@ -27,8 +27,9 @@ from fope_lab.config.atomic_files import write_atomic
 from fope_lab.config.options import entry_of
 from fope_lab.data.mixture import Batch
 from fope_lab.model import Decoder, ModelConfig
-from fope_lab.stages import TrainSettings
-from fope_lab.store import StageFolder, Store
+from fope_lab.stages.training import TrainSettings
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 from trainers.loop import train
 
 CUDA = torch.cuda.is_available()

@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.metric import Measurement, ResultRecord
+from fope_lab.store.root import Store
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.tracking import Tracker, TrackingThread, sync
 

@@ -20,9 +20,9 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from fope_lab.store import Store
 from fope_lab.store.attempts import WorkTime
 from fope_lab.store.checkpoint import write_manifest
+from fope_lab.store.root import Store
 
 CHECKS = 2
 """How often an attempt checks each parent."""

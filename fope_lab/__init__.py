@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from fope_lab.embeddings import build_embedding
     from fope_lab.embeddings.spec import Spec
     from fope_lab.model.decoder import Decoder
-    from fope_lab.store import StageState, Store
+    from fope_lab.store.root import Store
+    from fope_lab.store.state import StageState
     from fope_lab.sweep import Plan, Sweep, load_sweep
 
     Place = str | os.PathLike[str] | Store
@@ -158,7 +159,7 @@ def load_model(
 
 def _store(store: Place | None) -> Store:
     from fope_lab.config.environment import default_store
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
 
     return store if isinstance(store, Store) else Store.open(store or default_store())
 

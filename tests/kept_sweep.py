@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.store import StageFolder, Store
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.tracking.ledger import Ledger

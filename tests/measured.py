@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.evaluation.base import Evaluation, run
-from fope_lab.stages.result import ResultRecord
-from fope_lab.store import StageFolder, Store
+from fope_lab.stages.metric import ResultRecord
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 
 
 def ran(

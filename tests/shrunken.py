@@ -30,15 +30,9 @@ from fope_lab.evaluation.base import Evaluation
 from fope_lab.evaluation.lm_eval import LMEval
 from fope_lab.evaluation.lm_eval.tasks import all_tasks
 from fope_lab.model.config import ModelConfig
-from fope_lab.stages import (
-    Finetune,
-    FurtherTraining,
-    Pretrain,
-    Resources,
-    StageConfig,
-    SwapEmbedding,
-    TrainingConfig,
-)
+from fope_lab.stages.base import Resources, StageConfig
+from fope_lab.stages.internal import SwapEmbedding
+from fope_lab.stages.training import Finetune, FurtherTraining, Pretrain, TrainingConfig
 from fope_lab.sweep.model_spec import ModelSpec
 
 LENGTH = 64

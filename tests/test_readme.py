@@ -13,8 +13,8 @@ from fope_lab.cli import main
 from fope_lab.model import Decoder, ModelConfig, save_model
 from fope_lab.orchestration import run_sweeps as running
 from fope_lab.orchestration import submit as submitting
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.metric import Measurement, ResultRecord
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 
 ROOT = Path(__file__).parents[1]

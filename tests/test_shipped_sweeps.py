@@ -14,7 +14,7 @@ from fope_lab.config.cache import Cache
 from fope_lab.config.shipped import paper_names
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model import Decoder
-from fope_lab.stages import TrainingConfig
+from fope_lab.stages.training import TrainingConfig
 from fope_lab.sweep import plan
 from fope_lab.sweep.model_spec import learned_parameters_of
 

@@ -26,10 +26,11 @@ from fope_lab.model import Decoder, load_model, save_model
 from fope_lab.papers.fope.olmo_tasks import DownstreamQuestion, DownstreamTask
 from fope_lab.papers.resonance import leval
 from fope_lab.papers.resonance.leval_tasks import LEvalQuestion
-from fope_lab.stages import Extend, Select, StageConfig, SwapEmbedding, TrainingConfig
-from fope_lab.stages.base import load_function
+from fope_lab.stages.base import StageConfig, load_function
+from fope_lab.stages.internal import Select, SwapEmbedding
 from fope_lab.stages.key import config_json, digest
-from fope_lab.store import Store
+from fope_lab.stages.training import Extend, TrainingConfig
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.model_spec import ModelSpec
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
-from fope_lab.stages import Resources
-from fope_lab.store import StageFolder, Store
+from fope_lab.stages.base import Resources
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 
 

@@ -36,8 +36,9 @@ from fope_lab.config.atomic_files import is_full_disk
 from fope_lab.model.checkpoint_files import SHARDS, WEIGHTS
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages.training import ROW_ACCURACY, TOKEN_ACCURACY, TRAINING_RECORD
-from fope_lab.store import Checkpoint, RunWriter, StoreError
-from fope_lab.store.writer import CheckpointDraft
+from fope_lab.store.checkpoint import Checkpoint
+from fope_lab.store.records import StoreError
+from fope_lab.store.writer import CheckpointDraft, RunWriter
 from trainers.workers import WorkerGroup
 
 STATE = "training.pt"

@@ -17,10 +17,11 @@ from fope_lab.data.olmo_eval import gpt_neox_file
 from fope_lab.data.packing import PackedCorpus, data_identity, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import TOKENIZER_FILE, load_for_stage, load_tokenizer
-from fope_lab.stages import CopyTokenizer, PrepareData, TrainTokenizer
+from fope_lab.stages.internal import CopyTokenizer, PrepareData, TrainTokenizer
 from fope_lab.stages.key import stage_key
-from fope_lab.stages.result import ResultRecord
-from fope_lab.store import RunWriter, StageFolder
+from fope_lab.stages.metric import ResultRecord
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.writer import RunWriter
 
 
 def prepare_data(

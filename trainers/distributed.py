@@ -20,16 +20,12 @@ from typing import Any
 
 from fope_lab.config.atomic_files import write_atomic
 from fope_lab.config.plugins import WithPlugins
-from fope_lab.stages import Resources, StageConfig, TrainingConfig
-from fope_lab.stages.base import load_function
-from fope_lab.store import (
-    Attempt,
-    AttemptHandle,
-    Checkpoint,
-    FolderWriter,
-    RunWriter,
-    StageStoppedError,
-)
+from fope_lab.stages.base import Resources, StageConfig, load_function
+from fope_lab.stages.training import TrainingConfig
+from fope_lab.store.attempt import Attempt
+from fope_lab.store.checkpoint import Checkpoint
+from fope_lab.store.lease import StageStoppedError
+from fope_lab.store.writer import AttemptHandle, FolderWriter, RunWriter
 from trainers.measures import Execution, SystemMonitor, execution_here
 
 FEWER_AFTER_SECONDS = 60.0

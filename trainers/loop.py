@@ -22,8 +22,9 @@ from torch import Tensor
 
 from fope_lab.data.mixture import Batch
 from fope_lab.model.decoder import Decoder
-from fope_lab.stages import TrainSettings
-from fope_lab.store import RunWriter, StageStoppedError
+from fope_lab.stages.training import TrainSettings
+from fope_lab.store.lease import StageStoppedError
+from fope_lab.store.writer import RunWriter
 from trainers.checkpoints import (
     ShardedCheckpoints,
     TrainingRecord,

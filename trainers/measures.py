@@ -21,7 +21,7 @@ import psutil
 from fope_lab.config.devices import recorded_device
 from fope_lab.config.processor import processor
 from fope_lab.model import ModelConfig, flops_per_token
-from fope_lab.stages import Resources
+from fope_lab.stages.base import Resources
 from fope_lab.stages.training import TrainingConfig
 from fope_lab.stages.widths import computed_widths
 

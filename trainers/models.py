@@ -15,13 +15,13 @@ from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import load_model, parameters, read_config, save_model
 from fope_lab.model.decoder import Decoder
-from fope_lab.stages import Select, SwapEmbedding
-from fope_lab.stages.internal import MEANS, SELECTED
+from fope_lab.stages.internal import MEANS, SELECTED, Select, SwapEmbedding
 from fope_lab.stages.labels import label
-from fope_lab.stages.result import ResultRecord
+from fope_lab.stages.metric import ResultRecord
 from fope_lab.stages.training import TRAINING_RECORD
-from fope_lab.store import RunWriter, StageFolder
 from fope_lab.store.checkpoint import MANIFEST
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.writer import RunWriter
 
 
 def swap_embedding(

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.stages import TrainSettings
+from fope_lab.stages.training import TrainSettings
 
 Schedule = Callable[[int, int, TrainSettings], float]
 """Maps (updates since the warm-up including this one, all updates after the warm-up, settings) to

@@ -24,10 +24,10 @@ from fope_lab.data.rows import IGNORED
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_for_stage, load_tokenizer
 from fope_lab.model import load_model, read_config, save_model
 from fope_lab.model.decoder import Decoder
-from fope_lab.stages import Extend, Finetune, FurtherTraining, Pretrain, TrainingConfig
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import RunWriter
+from fope_lab.stages.metric import Measurement, ResultRecord
+from fope_lab.stages.training import Extend, Finetune, FurtherTraining, Pretrain, TrainingConfig
 from fope_lab.store.records import first_line
+from fope_lab.store.writer import RunWriter
 from trainers.checkpoints import is_sharded
 from trainers.loop import train
 from trainers.measures import device_name, steps_per_second_at_peak, why_unknown

@@ -24,8 +24,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model.decoder import Decoder
-from fope_lab.stages import TrainSettings
-from fope_lab.stages.training import ROW_ACCURACY, TOKEN_ACCURACY
+from fope_lab.stages.training import ROW_ACCURACY, TOKEN_ACCURACY, TrainSettings
 from trainers.workers import FLOAT32, Precision, WorkerGroup
 
 

@@ -14,7 +14,7 @@ from fope_lab.planning.estimate import PlanEstimate, estimate_plans
 from fope_lab.planning.needed_stages import plan_sweeps
 from fope_lab.report.compare.published import PublishedHours, PublishedTraining, load_published
 from fope_lab.stages.labels import label
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage, Sweep
 
 PAPERS = ("fope", "resonance", "p_rope")

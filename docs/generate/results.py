@@ -16,7 +16,7 @@ from docs.generate.markdown import plain
 from docs.generate.shipped import ROOT, load_shipped, reads_own_text
 from fope_lab.stages.labels import label, split_label
 from fope_lab.stages.metric import LENGTH, Metric
-from fope_lab.store import Status
+from fope_lab.store.state import Status
 from fope_lab.sweep.report_section import Sentence
 
 FOLDER = ROOT / "docs" / "results"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
     from fope_lab.sweep import Sweep
 
 WIDTH = 200

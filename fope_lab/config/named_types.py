@@ -19,12 +19,12 @@ T = TypeVar("T")
 class NamedTypes(Generic[T]):
     """Frozen dataclasses by name. Defining one registers it, so a new file needs no other change.
 
-    The modules of `package`, but those in `skip`, are imported when the classes are first asked
+    The modules of `packages`, but those in `skip`, are imported when the classes are first asked
     for. Plug-ins register theirs in the same way (plugins.py).
     """
 
-    def __init__(self, package: str, skip: tuple[str, ...] = ()) -> None:
-        self._package, self._skip = package, skip
+    def __init__(self, *packages: str, skip: tuple[str, ...] = ()) -> None:
+        self._packages, self._skip = packages, skip
         self._types: dict[str, type[T]] = {}
         self._sorted: dict[str, type[T]] = {}
         self._presets: frozenset[str] = frozenset()
@@ -53,7 +53,8 @@ class NamedTypes(Generic[T]):
         self._types, self._sorted = dict(types), {}
 
     def discover(self) -> None:
-        discover(self._package, self._skip)
+        for package in self._packages:
+            discover(package, self._skip)
 
     def all(self) -> Mapping[str, type[T]]:
         """Every class, in an order that does not depend on what was imported first."""

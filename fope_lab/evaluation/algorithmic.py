@@ -32,8 +32,7 @@ from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.stages.base import StageConfig
-from fope_lab.stages.metric import INPUT_LENGTH, Metric
-from fope_lab.stages.result import Measurement
+from fope_lab.stages.metric import INPUT_LENGTH, Measurement, Metric
 from fope_lab.stages.training import TrainingConfig
 from fope_lab.statistics.intervals import wilson_interval
 

@@ -18,8 +18,7 @@ from fope_lab.config.annotations import Doc
 from fope_lab.config.problems import Problem, missing
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.evaluation.base import Evaluation
-from fope_lab.stages.metric import POSITION, Metric
-from fope_lab.stages.result import Measurement
+from fope_lab.stages.metric import POSITION, Measurement, Metric
 from fope_lab.stages.sections import AnalysisSection, CorpusSection
 
 if TYPE_CHECKING:

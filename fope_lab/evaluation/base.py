@@ -19,7 +19,7 @@ from fope_lab.stages.sections import EmbeddingSection
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
     from fope_lab.evaluation.shared_work import Workers
-    from fope_lab.store import RunWriter
+    from fope_lab.store.writer import RunWriter
 
 
 LengthsOption = Annotated[Lengths, Doc("The context lengths to measure at, in tokens.")]

@@ -16,11 +16,11 @@ from fope_lab.data.recipe import Data, parse_data
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.evaluation.shared_work import SharedWork, Workers
 from fope_lab.model import CheckpointConfig, load_model, read_config
-from fope_lab.stages import Select, SwapEmbedding
+from fope_lab.stages.internal import Select, SwapEmbedding
 from fope_lab.stages.lineage import lineage_of
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store.completion import durable_rows
+from fope_lab.stages.metric import Measurement, ResultRecord
 from fope_lab.store.folder import StageFolder
+from fope_lab.store.writer import durable_rows
 
 if TYPE_CHECKING:
     from torch import nn
@@ -180,7 +180,7 @@ class Context:
         self._details |= details
 
     def add_heatmap(self, heatmap: Mapping[str, Any]) -> None:
-        """Have reports draw a heat map; stages/result.py says what it holds."""
+        """Have reports draw a heat map; stages/metric.py says what it holds."""
         self._heatmaps.append(heatmap)
 
     def record(self, recorded: Mapping[str, Any]) -> ResultRecord:

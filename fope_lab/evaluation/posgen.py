@@ -21,8 +21,7 @@ from fope_lab.data.tasks.posgen import PosGenOptions, PosGenTask, SequenceSet
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.stages.base import StageConfig
-from fope_lab.stages.metric import POSITION, Metric
-from fope_lab.stages.result import Measurement
+from fope_lab.stages.metric import POSITION, Measurement, Metric
 from fope_lab.stages.training import TrainingConfig
 from fope_lab.statistics.intervals import error_of_mean
 

@@ -28,8 +28,7 @@ from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTra
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ForwardPass, LengthsOption, ModelEvaluation
-from fope_lab.stages.metric import Metric, accuracy_by_length
-from fope_lab.stages.result import Measurement
+from fope_lab.stages.metric import Measurement, Metric, accuracy_by_length
 from fope_lab.stages.sections import CorpusSection
 from fope_lab.statistics.intervals import error_of_mean, wilson_interval
 

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.evaluation.scoring.batches import Batch, Result
-from fope_lab.store import StageStoppedError
+from fope_lab.store.lease import StageStoppedError
 
 if TYPE_CHECKING:
-    from fope_lab.store import RunWriter
+    from fope_lab.store.writer import RunWriter
 
 RESULTS, LISTS = "results.npz", "lists.json"
 SAVE_SECONDS = 60.0

@@ -36,12 +36,13 @@ from fope_lab.orchestration.ray_watch import GO_ON, ending_with_cluster, ending_
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, run_stage
 from fope_lab.planning.schedule import Amounts, Capacity, Demand, Lookahead, amounts
-from fope_lab.stages import Resources
-from fope_lab.store import StageState, Store, StoreError
+from fope_lab.stages.base import Resources
 from fope_lab.store.attempts import Ending, driver_name
 from fope_lab.store.checkout import Checkout
-from fope_lab.store.records import first_line
+from fope_lab.store.records import StoreError, first_line
+from fope_lab.store.root import Store
 from fope_lab.store.source import source_of
+from fope_lab.store.state import StageState
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import modules_of
 

@@ -21,9 +21,12 @@ import psutil
 
 from fope_lab.config.atomic_files import read_json, write_json
 from fope_lab.config.problems import did_you_mean, name_list
-from fope_lab.store import Status, StopRequest, Store, StoreError
 from fope_lab.store.attempts import DriverProcess, is_gone, process_of
 from fope_lab.store.folder import observe
+from fope_lab.store.lease import StopRequest
+from fope_lab.store.records import StoreError
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
 from fope_lab.tracking.ledger import recorded_sweeps
 from fope_lab.tracking.outline import Outline
 

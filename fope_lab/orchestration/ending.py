@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
 
-from fope_lab.store import StageState, Status, StopRequest, Store
+from fope_lab.store.lease import StopRequest
+from fope_lab.store.root import Store
+from fope_lab.store.state import StageState, Status
 from fope_lab.sweep.graph import Stage
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -33,9 +33,9 @@ from fope_lab.orchestration.progress import (
 from fope_lab.planning.forecast import forecast_seconds
 from fope_lab.planning.schedule import Amounts, TimeLeft, amounts
 from fope_lab.stages.labels import distinguish
-from fope_lab.store import StageState, Status, Store
 from fope_lab.store.attempts import over_attempts
-from fope_lab.store.state import IMPORTANCE
+from fope_lab.store.root import Store
+from fope_lab.store.state import IMPORTANCE, StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.stage_filter import SHOWN_DIGITS
 from fope_lab.tracking.names import WIDTH, run_names

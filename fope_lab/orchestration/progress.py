@@ -16,9 +16,9 @@ from rich.console import Console
 from fope_lab.config.problems import counted
 from fope_lab.planning.needed_stages import NeededStates
 from fope_lab.planning.schedule import Amounts, Machines, StageTime, TimeLeft, time_left
-from fope_lab.store import StageState, Status, Store
 from fope_lab.store.folder import observe
-from fope_lab.store.state import CACHED
+from fope_lab.store.root import Store
+from fope_lab.store.state import CACHED, StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import block_descendants, missing_input, read_states
 

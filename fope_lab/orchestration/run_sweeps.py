@@ -20,9 +20,10 @@ from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.planning.needed_stages import NeededStates, plan_sweeps
 from fope_lab.report.render.json import report_numbers
 from fope_lab.report.render.terminal import print_report
-from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.store.attempts import LeaseHeldError, driver_name, is_gone
-from fope_lab.store.state import CACHED
+from fope_lab.store.records import StoreError
+from fope_lab.store.root import Store
+from fope_lab.store.state import CACHED, StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import ACTIONS, Plan, notes, stages_of
 from fope_lab.sweep.stage_filter import StageFilter, every_stage, stages_to_redo

@@ -18,10 +18,11 @@ from ray.tune.search import Searcher
 
 from fope_lab.orchestration.trial import KEY, OWNER, PROCESS_RETRIES, REASON, STATUS, SUPERSEDE
 from fope_lab.planning.schedule import Capacity, remaining_path
-from fope_lab.store import StageFolder, StageState, Status, Store
 from fope_lab.store.attempts import Ending, LeaseHeldError
+from fope_lab.store.folder import StageFolder
 from fope_lab.store.lease import LeaseObserver, LeaseState
-from fope_lab.store.state import CACHED, ENDED
+from fope_lab.store.root import Store
+from fope_lab.store.state import CACHED, ENDED, StageState, Status
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import (
     block_descendants,

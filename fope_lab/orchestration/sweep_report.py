@@ -10,8 +10,7 @@ from fope_lab.planning.forecast import forecast_seconds
 from fope_lab.report.build import Report, RunLinks, build_report, provenance
 from fope_lab.report.files import REPORT_FILES, WrittenReport, named_panels, write_report
 from fope_lab.report.results.frame import results_frame
-from fope_lab.store import Store
-from fope_lab.store.root import StoreSnapshot
+from fope_lab.store.root import Store, StoreSnapshot
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import keep_file
 from fope_lab.tracking.tracker import Tracker

@@ -19,19 +19,10 @@ from fope_lab.config.processor import processor
 from fope_lab.config.roles import MODEL
 from fope_lab.orchestration.drivers import stop_request
 from fope_lab.planning.forecast import workload_of
-from fope_lab.stages import TrainingConfig
 from fope_lab.stages.base import load_function
 from fope_lab.stages.lineage import LINEAGE, recorded_lineage
-from fope_lab.store import (
-    Attempt,
-    LeaseLostError,
-    StageDoneError,
-    StageState,
-    StageStoppedError,
-    Status,
-    Store,
-    StoreError,
-)
+from fope_lab.stages.training import TrainingConfig
+from fope_lab.store.attempt import Attempt
 from fope_lab.store.attempts import Ending, LeaseHeldError
 from fope_lab.store.checkout import Checkout, package_versions
 from fope_lab.store.checkpoint import (
@@ -41,8 +32,11 @@ from fope_lab.store.checkpoint import (
     require_intact,
 )
 from fope_lab.store.folder import StageFolder
-from fope_lab.store.records import first_line
+from fope_lab.store.lease import StageStoppedError
+from fope_lab.store.records import LeaseLostError, StageDoneError, StoreError, first_line
+from fope_lab.store.root import Store
 from fope_lab.store.source import source_of
+from fope_lab.store.state import StageState, Status
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import modules_of, output_digest
 from trainers.distributed import WorkersLostError, run_workers, with_size

@@ -14,7 +14,8 @@ from fope_lab.config.problems import Problem, SweepError
 from fope_lab.planning.forecast import CANNOT_RUN, Forecast, calibrate, forecast
 from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.planning.schedule import Machines, WallTime, wall_time
-from fope_lab.store import StageState, Status, Store
+from fope_lab.store.root import Store
+from fope_lab.store.state import StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import ACTIONS, Plan, action
 

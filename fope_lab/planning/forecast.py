@@ -27,11 +27,11 @@ from fope_lab.config.problems import counted
 from fope_lab.config.processor import processor
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import flops_per_token
-from fope_lab.stages import TrainingConfig
 from fope_lab.stages.key import config_json, digest
+from fope_lab.stages.training import TrainingConfig
 from fope_lab.stages.widths import computed_widths
-from fope_lab.store import Store
 from fope_lab.store.attempts import WorkTime
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 
 TRAINING, EVALUATION = "training", "evaluation"

@@ -20,7 +20,8 @@ from fope_lab.config.problems import Problem, SweepError
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import parameters
 from fope_lab.planning.schedule import amounts
-from fope_lab.stages import StageConfig, TrainingConfig
+from fope_lab.stages.base import StageConfig
+from fope_lab.stages.training import TrainingConfig
 from fope_lab.sweep.cost import memory_of
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import Plan

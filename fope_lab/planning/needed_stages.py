@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fope_lab.report.claims.seeds import Needs, seed_needs, with_needs
 from fope_lab.report.results.cells import StageResult, read_stage, unread
-from fope_lab.store import StageState, Store
-from fope_lab.store.state import NOT_STARTED
+from fope_lab.store.root import Store
+from fope_lab.store.state import NOT_STARTED, StageState
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import Plan, plan
 

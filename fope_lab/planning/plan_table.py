@@ -16,7 +16,7 @@ from fope_lab.config.devices import GIB
 from fope_lab.config.problems import counted
 from fope_lab.planning.estimate import PlanEstimate
 from fope_lab.planning.forecast import HOUR
-from fope_lab.stages import Select
+from fope_lab.stages.internal import Select
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, Plan
 

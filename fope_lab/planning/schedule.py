@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fope_lab.stages import Resources
+from fope_lab.stages.base import Resources
 from fope_lab.sweep.graph import Stage
 
 Amounts = Mapping[str, float]

@@ -47,8 +47,8 @@ from fope_lab.report.results.settings import (
 )
 from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.statistics.decision import SeedTest
-from fope_lab.store import Store
 from fope_lab.store.checkout import Checkout, package_versions
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.plan import ChangesSince
 from fope_lab.sweep.sweep_file import SeedRule

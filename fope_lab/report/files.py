@@ -22,7 +22,7 @@ from fope_lab.report.build import Report
 from fope_lab.report.render.documents import label_of, render_html, render_markdown
 from fope_lab.report.render.figures import Drawing, draw_figures
 from fope_lab.report.render.json import render_json, report_json
-from fope_lab.store import StageFolder
+from fope_lab.store.folder import StageFolder
 from fope_lab.store.source import package_digest
 
 REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN = "report.html", "report.json", "report.md"

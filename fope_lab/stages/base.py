@@ -29,9 +29,11 @@ NO_DATA = (
     "has no effect: train is none, so no data is read; zip goes through both, as in"
     " {extend.train: [none, {…}], extend.data: [null, {…}]}"
 )
-STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes("fope_lab.evaluation", skip=("context",))
-"""Every kind of stage by name: those of training.py and internal.py beside this file, and the
-evaluations, each in a file of its own, which is imported when it is first asked for."""
+STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes(
+    "fope_lab.stages", "fope_lab.evaluation", skip=("context",)
+)
+"""Every kind of stage by name: trainings are in training.py beside this file, what prepares data in
+internal.py, and each evaluation in a file of its own. All are imported when first asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)

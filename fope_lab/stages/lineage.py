@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fope_lab.stages.internal import Select, chosen_role
-from fope_lab.store import StageFolder
+from fope_lab.store.folder import StageFolder
 
 LINEAGE = "lineage"
 """The field of stage.yaml with the lineage of the model that a stage starts from: `kind/key` of

@@ -16,33 +16,3 @@ names is whole: stage.yaml, the result, the rows and the checkpoint. Of a stage 
 the rows are read up to its newest checkpoint: an attempt that resumes from there writes the later
 ones again.
 """
-
-from __future__ import annotations
-
-from fope_lab.store.attempt import Attempt
-from fope_lab.store.checkpoint import Checkpoint
-from fope_lab.store.completion import Row
-from fope_lab.store.folder import StageFolder
-from fope_lab.store.lease import StageStoppedError, StopRequest
-from fope_lab.store.records import LeaseLostError, StageDoneError, StoreError
-from fope_lab.store.root import Store
-from fope_lab.store.state import StageState, Status
-from fope_lab.store.writer import AttemptHandle, FolderWriter, RunWriter
-
-__all__ = [
-    "Attempt",
-    "AttemptHandle",
-    "Checkpoint",
-    "FolderWriter",
-    "LeaseLostError",
-    "Row",
-    "RunWriter",
-    "StageDoneError",
-    "StageFolder",
-    "StageState",
-    "StageStoppedError",
-    "Status",
-    "StopRequest",
-    "Store",
-    "StoreError",
-]

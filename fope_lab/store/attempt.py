@@ -1,4 +1,9 @@
-"""An attempt at a stage: the right to work on it, the writer that it gives to the work, its end."""
+"""An attempt at a stage: the right to work on it, the writer that it gives to the work, its end.
+
+It ends well by writing result.json, and DONE, which names all that the stage consists of.
+`completion` tells whether that is still whole, and `result_file` where the result is. MLflow and
+the report read it by StageFolder.result (folder.py).
+"""
 
 from __future__ import annotations
 
@@ -8,17 +13,23 @@ import json
 import os
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from fope_lab.config.atomic_files import create_exclusive, sync_directory, write_atomic
 from fope_lab.store.attempts import Attempts, Ending, contributors, device_of, time_before
-from fope_lab.store.checkpoint import MANIFEST, digests_of, newest_complete
-from fope_lab.store.completion import completion
+from fope_lab.store.checkpoint import (
+    MANIFEST,
+    changed_files,
+    digests_of,
+    incomplete_files,
+    newest_complete,
+)
 from fope_lab.store.lease import Heartbeat
-from fope_lab.store.records import LeaseLostError, StoreError
+from fope_lab.store.records import LeaseLostError, StagePaths, StoreError, read_done
 from fope_lab.store.writer import FolderWriter, remove_old_checkpoints
 
 
@@ -146,3 +157,46 @@ class Attempt:
         # A full disk must not hide the error that is being reported. The lease then goes stale.
         with contextlib.suppress(OSError):
             self.attempts.end(self.token, ending, seconds=seconds, **details)
+
+
+def completion(paths: StagePaths) -> dict[str, Any] | None:
+    """The content of DONE if all that it names is whole, else None.
+
+    The digests of small files are compared; of the checkpoint's files the sizes.
+    """
+    done = read_done(paths.done)
+    return None if done is None or damage(paths, done) else done
+
+
+def damage(paths: StagePaths, done: Mapping[str, Any]) -> list[str]:
+    """The files that DONE names and that are missing or damaged; DONE itself if it is a copy."""
+    if (stage := done["stage"]) != paths.name:
+        return [f"{paths.done.name} (of {stage})"]
+    damaged = changed_files(paths.folder, done["files"])
+    if result_file(paths, done) is None:
+        damaged.append(paths.result.name)
+    if name := done["checkpoint"]:
+        folder = f"{paths.checkpoints.name}/{name}"
+        damaged += [f"{folder}/{file}" for file in incomplete_files(paths.folder / folder)]
+    return list(dict.fromkeys(damaged))
+
+
+def result_file(paths: StagePaths, done: Mapping[str, Any]) -> Path | None:
+    """The file with the result that belongs to DONE, or None if it is damaged or missing."""
+    for path in (paths.result, paths.result_of(done["token"])):
+        with contextlib.suppress(OSError):
+            if hashlib.sha256(path.read_bytes()).hexdigest() == done["result_sha256"]:
+                return path
+    return None
+
+
+def move_aside(paths: StagePaths, output: Sequence[Path], token: int) -> Path:
+    """Move files and folders to where attempt `token` puts them; returns that folder."""
+    folder = paths.set_aside(token)
+    if output:
+        folder.mkdir(parents=True, exist_ok=True)
+    for path in output:
+        with contextlib.suppress(FileNotFoundError):  # a result that has got its final name
+            os.rename(path, folder / path.name)
+    sync_directory(paths.folder)
+    return folder

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from fope_lab.config.atomic_files import write_atomic
-from fope_lab.store.attempt import Attempt
+from fope_lab.store.attempt import Attempt, completion, damage, move_aside, result_file
 from fope_lab.store.attempts import (
     AttemptRecord,
     Attempts,
@@ -30,7 +30,6 @@ from fope_lab.store.checkpoint import (
     newest_intact,
     require_intact,
 )
-from fope_lab.store.completion import Row, completion, damage, durable_rows, move_aside, result_file
 from fope_lab.store.lease import LOOK_SECONDS, patience_with
 from fope_lab.store.records import (
     StageDoneError,
@@ -41,7 +40,13 @@ from fope_lab.store.records import (
     read_result,
 )
 from fope_lab.store.state import NOT_STARTED, StageState, Status
-from fope_lab.store.writer import AttemptHandle, FolderWriter, remove_unfinished_checkpoints
+from fope_lab.store.writer import (
+    AttemptHandle,
+    FolderWriter,
+    Row,
+    durable_rows,
+    remove_unfinished_checkpoints,
+)
 
 
 def find_checkpoint(path: str | os.PathLike[str], *, intact: bool = False) -> Path:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from fope_lab.config.atomic_files import create_exclusive, read_json, write_atomic, write_json
+from fope_lab.store.attempt import completion
 from fope_lab.store.attempts import AttemptsReading
-from fope_lab.store.completion import completion
 from fope_lab.store.folder import StageFolder
 from fope_lab.store.records import StoreError, read_corpus, read_done
 from fope_lab.store.source import DIGITS as SOURCE_DIGITS

@@ -2,6 +2,10 @@
 
 `FolderWriter` writes to the stage's folder. A plain `RunWriter` writes nothing: of several workers
 that train one model, worker 0 has a `FolderWriter` and the others have a `RunWriter`.
+
+Every attempt writes a new segment of rows after each of its checkpoints. `durable_rows` reads them:
+of a stage that is not done, those up to its newest checkpoint, not what a lost attempt wrote later.
+StageFolder.rows (folder.py) gives them to MLflow.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,12 +32,20 @@ from fope_lab.store.checkpoint import (
     newest_complete,
     write_manifest,
 )
-from fope_lab.store.completion import own_segments
 from fope_lab.store.lease import StopRequest, StopWatch
-from fope_lab.store.records import StagePaths, StoreError
+from fope_lab.store.records import StagePaths, StoreError, as_row
 
 PROGRESS_SECONDS = 1.0
 KEPT_CHECKPOINTS = 2  # the newest, and the one before it in case the newest turns out damaged
+
+
+@dataclass(frozen=True)
+class Row:
+    """The metrics of a step, logged at `timestamp`, which is in milliseconds since the epoch."""
+
+    step: int
+    timestamp: int
+    values: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -273,3 +285,35 @@ def remove_unfinished_checkpoints(paths: StagePaths, before: int) -> None:
     for path in paths.checkpoints.glob(".[0-9]*"):
         if int(path.name[1:5]) < before:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def own_segments(paths: StagePaths, token: int, step: int | None = None) -> list[str]:
+    """The segments of an attempt that it began before its checkpoint of `step`, if given."""
+    found = sorted(paths.metrics.glob(f"{token:04d}-*.jsonl"))
+    before = [p for p in found if step is None or int(p.stem.partition("-")[2]) < step]
+    return [f"{paths.metrics.name}/{path.name}" for path in before]
+
+
+def durable_rows(
+    paths: StagePaths, done: Mapping[str, Any] | None, checkpoint: Checkpoint | None
+) -> list[Row]:
+    """All rows of a finished stage, else those up to its newest complete `checkpoint`."""
+    if done is not None:
+        names = [name for name in done["files"] if name.startswith(f"{paths.metrics.name}/")]
+    else:
+        names = list(checkpoint.segments()) if checkpoint else []
+    return [row for name in names for row in _rows(paths.folder / name)]
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        row = None
+        with contextlib.suppress(ValueError, RecursionError):
+            row = as_row(json.loads(line))
+        if row is None:
+            break  # a killed process was writing this line, or it is damaged
+        yield Row(row["step"], row["time"], row["values"])

@@ -30,19 +30,17 @@ from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, TrainedTokenizer, may_write_chats
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
 from fope_lab.embeddings import Embedding
-from fope_lab.stages import (
+from fope_lab.stages.base import Resources, StageConfig
+from fope_lab.stages.internal import (
     BestOf,
     CopyTokenizer,
-    Finetune,
     PrepareData,
-    Resources,
     Select,
-    StageConfig,
     SwapEmbedding,
-    TrainingConfig,
     TrainTokenizer,
 )
 from fope_lab.stages.labels import corpus_label, label, stage_label, tokenizer_label
+from fope_lab.stages.training import Finetune, TrainingConfig
 from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.drafts import Parent
 from fope_lab.sweep.graph import Stage, make_stage

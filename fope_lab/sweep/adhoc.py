@@ -25,7 +25,7 @@ from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.hub import PREFIX
 from fope_lab.stages.base import FILE_KINDS, STAGE_TYPES
 from fope_lab.stages.key import digest
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import Problem, Sweep, SweepError, parse_sweep
 
 DIGITS = 8

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import ModelConfig, Parameters, flops_per_token, parameters
 from fope_lab.model.memory import Memory, reading_memory, training_memory
-from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
+from fope_lab.stages.base import StageConfig
+from fope_lab.stages.internal import SwapEmbedding
+from fope_lab.stages.training import TrainingConfig
 from fope_lab.stages.widths import computed_widths
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.config.roles import MODEL
-from fope_lab.stages import StageConfig, TrainingConfig
+from fope_lab.stages.base import StageConfig
 from fope_lab.stages.key import config_json, stage_key
 from fope_lab.stages.labels import stage_label
+from fope_lab.stages.training import TrainingConfig
 from fope_lab.sweep.cost import Cost
 from fope_lab.sweep.local_corpora import KnownCorpus, LocalCorpus
 from fope_lab.sweep.model_spec import ExternalModel, ModelSpec

@@ -35,7 +35,7 @@ from fope_lab.config.problems import (
 from fope_lab.config.shipped import sweep_path
 from fope_lab.config.yaml_document import Document
 from fope_lab.stages.labels import distinguish
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep.added_stages import rule_problems
 from fope_lab.sweep.claims.compare import compare
 from fope_lab.sweep.claims.grammar import parse_claim, parse_quantity

@@ -23,8 +23,7 @@ from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.corpora.registry import CORPORA
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import ROWS, WEIGHT
-from fope_lab.store import Store
-from fope_lab.store.root import CorpusRecord
+from fope_lab.store.root import CorpusRecord, Store
 
 AROUND = ROWS.options.keys() | WEIGHT.options.keys()
 """What may stand beside a corpus's own options in `data`."""

@@ -28,19 +28,13 @@ from fope_lab.model.checkpoint import identifying_files, keeps_tensors, read_con
 from fope_lab.model.checkpoint_files import CheckpointConfig, CheckpointError
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.hub import hub_name
-from fope_lab.stages import (
-    Extend,
-    Finetune,
-    FurtherTraining,
-    Pretrain,
-    StageConfig,
-    SwapEmbedding,
-    TrainingConfig,
-)
+from fope_lab.stages.base import StageConfig
+from fope_lab.stages.internal import SwapEmbedding
 from fope_lab.stages.key import digest, parts_of_embedding, versions_of
 from fope_lab.stages.labels import label, tokenizer_label
-from fope_lab.store import StoreError
+from fope_lab.stages.training import Extend, Finetune, FurtherTraining, Pretrain, TrainingConfig
 from fope_lab.store.folder import find_checkpoint
+from fope_lab.store.records import StoreError
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,9 @@ from fope_lab.config.roles import MODEL, TOKENIZER, text_role, validation_role
 from fope_lab.embeddings import EmbeddingError, preset_of
 from fope_lab.stages.key import hashed_fields
 from fope_lab.stages.labels import label
-from fope_lab.store import StageFolder, Status, Store
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import NearestStage, Plan, unfinished_parents
 

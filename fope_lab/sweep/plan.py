@@ -12,15 +12,15 @@ from typing import Protocol
 
 from fope_lab.config.problems import SweepError
 from fope_lab.config.yaml_document import Document
-from fope_lab.stages import Select, SwapEmbedding
+from fope_lab.stages.internal import Select, SwapEmbedding
 from fope_lab.stages.key import parts_of_embedding, parts_of_stage
 from fope_lab.stages.training import TRAINING_RECORD
-from fope_lab.store import StageFolder, StageState, Status, Store
 from fope_lab.store.attempts import TimeTaken, over_attempts
 from fope_lab.store.checkpoint import content_digest
-from fope_lab.store.root import StoreSnapshot
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store, StoreSnapshot
 from fope_lab.store.source import changed_files
-from fope_lab.store.state import NOT_STARTED
+from fope_lab.store.state import NOT_STARTED, StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.local_corpora import gone, missing_note
 
@@ -196,7 +196,7 @@ def stages_of(plans: Iterable[Plan]) -> list[Stage]:
 
 def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> Plan:
     """Return what a run of `sweep` would do, given what the store holds; without one, everything.
-    Planning writes nothing. Raises store.StoreError if `store` is not a folder."""
+    Planning writes nothing. Raises StoreError if `store` is not a folder."""
     if store is not None:
         store = StoreSnapshot.of(store if isinstance(store, Store) else Store.open(store))
     found = read_states(sweep.stages, store) if store else {}

@@ -15,9 +15,9 @@ from fope_lab.data.corpora.registry import corpus_json_schema
 from fope_lab.data.recipe import data_json_schema
 from fope_lab.data.tokenizers.recipe import tokenizer_json_schema
 from fope_lab.embeddings import EMBEDDINGS
-from fope_lab.stages import Resources, TrainSettings
-from fope_lab.stages.base import FILE_KINDS, STAGE_TYPES, UNTRAINED
+from fope_lab.stages.base import FILE_KINDS, STAGE_TYPES, UNTRAINED, Resources
 from fope_lab.stages.sections import model_json_schema
+from fope_lab.stages.training import TrainSettings
 from fope_lab.sweep.sweep_file import SweepFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -17,9 +17,10 @@ from fope_lab.config.cache import Cache
 from fope_lab.config.problems import ConfigError, FieldPath, Problem, format_path
 from fope_lab.config.roles import MODEL, candidate_role, text_role
 from fope_lab.evaluation.base import Evaluation
-from fope_lab.stages import Pretrain, Resources, Select, StageConfig, SwapEmbedding, TrainingConfig
-from fope_lab.stages.base import STAGE_TYPES, UNTRAINED, parse_stage
+from fope_lab.stages.base import STAGE_TYPES, UNTRAINED, Resources, StageConfig, parse_stage
+from fope_lab.stages.internal import Select, SwapEmbedding
 from fope_lab.stages.labels import unique_labels
+from fope_lab.stages.training import Pretrain, TrainingConfig
 from fope_lab.sweep.added_stages import (
     PreparationStages,
     inputs_of,

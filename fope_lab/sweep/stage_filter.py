@@ -24,7 +24,7 @@ from fope_lab.config.problems import (
     shown,
 )
 from fope_lab.stages.labels import LabelParts
-from fope_lab.store import Status
+from fope_lab.store.state import Status
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import Plan, StageNode, stages_of
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.store import Checkpoint
+from fope_lab.store.checkpoint import Checkpoint
 from fope_lab.tracking.client import Patience, concerns_one_run
 from fope_lab.tracking.outline import Outline
 from fope_lab.tracking.stage_run import (

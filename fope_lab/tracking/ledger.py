@@ -28,7 +28,7 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 
 from fope_lab.config.atomic_files import create_exclusive, write_atomic, write_json
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.database import locked
 from fope_lab.tracking.errors import TrackingError

@@ -21,14 +21,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fope_lab.config.roles import MODEL, text_role, validation_role
-from fope_lab.stages import Select
 from fope_lab.stages.base import STAGE_TYPES
+from fope_lab.stages.internal import Select
 from fope_lab.stages.labels import label
-from fope_lab.stages.metric import LENGTH, WORDS
-from fope_lab.stages.result import DamagedResultError, ResultRecord
-from fope_lab.store import Row, StageFolder, Status, Store
+from fope_lab.stages.metric import LENGTH, WORDS, DamagedResultError, ResultRecord
 from fope_lab.store.attempts import over_attempts
 from fope_lab.store.checkout import Checkout
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
+from fope_lab.store.writer import Row
 from fope_lab.sweep.plan import output_digest
 from fope_lab.tracking.names import StageOutline
 from fope_lab.tracking.outline import Outline

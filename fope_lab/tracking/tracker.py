@@ -12,8 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fope_lab.store import Store
-from fope_lab.store.root import StoreSnapshot
+from fope_lab.store.root import Store, StoreSnapshot
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.plan import ChangesSince, Plan
 from fope_lab.tracking.client import as_tracking_error, concerns_one_run, one_line, quiet_mlflow

@@ -10,7 +10,11 @@ import os
 from pathlib import Path
 
 from fope_lab.config.roles import MODEL
-from fope_lab.store import Checkpoint, Row, StageFolder, Status, Store
+from fope_lab.store.checkpoint import Checkpoint
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
+from fope_lab.store.writer import Row
 from fope_lab.sweep.plan import ChangesSince
 from fope_lab.tracking import stage_run
 from fope_lab.tracking.experiment import Experiment, Run

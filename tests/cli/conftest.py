@@ -17,9 +17,10 @@ from fope_lab.orchestration.drivers import scratch_folder
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import REASON, STATUS, run_until_ended
 from fope_lab.planning.schedule import Capacity, Demand, Lookahead, amounts
-from fope_lab.store import StageState, Store
 from fope_lab.store.attempts import driver_name
 from fope_lab.store.checkout import Checkout
+from fope_lab.store.root import Store
+from fope_lab.store.state import StageState
 from fope_lab.sweep.graph import Stage
 
 ROOM = {"CPU": 1.0}

@@ -16,7 +16,8 @@ from typing import Any
 
 from worked_examples import EXAMPLES, FILES, ROOT, python
 
-from fope_lab.store import StageFolder, Store
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 
 WHOLE = """
 name: whole

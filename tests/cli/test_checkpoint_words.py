@@ -11,7 +11,7 @@ from fope_lab.cli import main
 from fope_lab.cli.commands.models import checkpoint_places
 from fope_lab.config.problems import SweepError
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 
 

@@ -14,7 +14,7 @@ import yaml
 from fope_lab.cli import main
 from fope_lab.data import olmo_eval
 from fope_lab.data.problems import DataError
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.sweep.plan import action
 from trainers.data import copy_tokenizer as copy

@@ -10,7 +10,8 @@ import kept_sweep
 import pytest
 
 from fope_lab.cli import main
-from fope_lab.store import StageFolder, Store
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
 

@@ -11,7 +11,7 @@ import kept_sweep
 import pytest
 
 from fope_lab.cli import main
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 
 SWEEP = kept_sweep.PRETRAIN.replace("name: kept", "name: looked-at")

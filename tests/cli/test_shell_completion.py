@@ -13,7 +13,7 @@ import pytest
 
 from fope_lab.cli import COMMANDS, main
 from fope_lab.cli.housekeeping.known_stages import known_stages
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger
 

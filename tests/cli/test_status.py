@@ -15,8 +15,8 @@ import pytest
 
 from fope_lab.cli import main
 from fope_lab.orchestration.drivers import scratch_folder
-from fope_lab.store import Store
 from fope_lab.store.attempts import driver_name
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger
 

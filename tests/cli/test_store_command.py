@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from fope_lab.cli import main
-from fope_lab.store import StageFolder, Status, Store
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
 
 
 def flip(path: Path) -> None:

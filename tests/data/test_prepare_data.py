@@ -10,9 +10,9 @@ from sections import read_section
 from fope_lab.data.packing import PackedCorpus, data_identity
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
-from fope_lab.stages import PrepareData
+from fope_lab.stages.internal import PrepareData
 from fope_lab.stages.key import stage_key
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from trainers.data import prepare_data as run
 
 

@@ -27,7 +27,9 @@ from fope_lab.evaluation.base import Evaluation, run
 from fope_lab.evaluation.shared_work import SharedWork, Workers
 from fope_lab.model import Decoder, ModelConfig, save_model
 from fope_lab.stages.base import STAGE_TYPES
-from fope_lab.store import RunWriter, StageFolder, Store
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
+from fope_lab.store.writer import RunWriter
 
 SIZES = ModelConfig(num_layers=2, num_heads=2, head_dim=8, vocab_size=272)
 LENGTHS = [32, 48]

@@ -23,8 +23,8 @@ from fope_lab.evaluation.lm_eval import LMEval, tasks
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
 from fope_lab.report import build_report
 from fope_lab.report.render.json import report_json
-from fope_lab.stages.result import ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.metric import ResultRecord
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 
 pytest.importorskip("lm_eval", reason="needs the extra lm-eval")

@@ -10,10 +10,10 @@ from measured import measured
 from sections import read_section
 
 from fope_lab.evaluation.context import Context
-from fope_lab.stages import Pretrain, StageConfig
-from fope_lab.stages.base import FILE_KINDS, load_function
-from fope_lab.stages.result import Measurement
-from fope_lab.store import Store
+from fope_lab.stages.base import FILE_KINDS, StageConfig, load_function
+from fope_lab.stages.metric import Measurement
+from fope_lab.stages.training import Pretrain
+from fope_lab.store.root import Store
 
 LENGTHS = {"lengths": [16, 32]}
 SECTIONS: list[dict[str, Any]] = [

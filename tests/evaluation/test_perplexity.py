@@ -27,7 +27,7 @@ from fope_lab.evaluation.perplexity.losses import (
     perplexity,
 )
 from fope_lab.model import load_model
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 
 VOCABULARY = 23
 

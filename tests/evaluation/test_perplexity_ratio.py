@@ -17,7 +17,7 @@ from fope_lab.evaluation.base import run
 from fope_lab.evaluation.perplexity import Perplexity
 from fope_lab.evaluation.perplexity.losses import perplexity
 from fope_lab.model import load_model
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from fope_lab.data.tasks.posgen import SequenceSet, Subtask
 from fope_lab.evaluation.posgen import PosGen
 from fope_lab.evaluation.scoring.exact_match import correct_tokens
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 
 VOCABULARY = 31
 

@@ -22,9 +22,11 @@ from fope_lab.evaluation.scoring.loglikelihood import score_continuations
 from fope_lab.evaluation.scoring.reading import SharedPrefixReader, lexicographic
 from fope_lab.evaluation.shared_work import SharedWork, read_results, write_results
 from fope_lab.model import Decoder
-from fope_lab.store import RunWriter, StageStoppedError, Status, StopRequest, Store
 from fope_lab.store.checkpoint import list_checkpoints
-from fope_lab.store.writer import AttemptHandle
+from fope_lab.store.lease import StageStoppedError, StopRequest
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
+from fope_lab.store.writer import AttemptHandle, RunWriter
 
 
 @pytest.fixture(scope="module")

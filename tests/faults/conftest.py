@@ -17,7 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tracking"))
 
 from tracking_scene import empty_database, scene
 
-from fope_lab.store import StageFolder, Store
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
 

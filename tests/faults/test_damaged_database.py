@@ -19,7 +19,7 @@ pytestmark = pytest.mark.faults
 AT_ONCE = """
 import os, sys
 from pathlib import Path
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking import Tracker
 from fope_lab.tracking.client import quiet_mlflow

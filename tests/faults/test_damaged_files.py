@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fope_lab.store import StageFolder, Status, StoreError
 from fope_lab.store.attempt import Attempt
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.records import StoreError
+from fope_lab.store.state import Status
 
 pytestmark = pytest.mark.faults
 

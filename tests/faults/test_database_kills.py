@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.tracking import Tracker
 

@@ -12,7 +12,7 @@ import pytest
 from conftest import Run  # type: ignore[attr-defined]
 from test_submit_cluster import HEAD, REPOSITORY, Cluster, family, started, wait
 
-from fope_lab.store import StageFolder
+from fope_lab.store.folder import StageFolder
 
 pytestmark = pytest.mark.faults
 

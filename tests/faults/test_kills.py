@@ -17,7 +17,7 @@ import psutil
 import pytest
 from conftest import SHORT, SWEEP, Run  # type: ignore[attr-defined]
 
-from fope_lab.store import StageFolder
+from fope_lab.store.folder import StageFolder
 
 pytestmark = pytest.mark.faults
 

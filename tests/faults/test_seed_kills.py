@@ -11,7 +11,7 @@ import pytest
 from conftest import Run  # type: ignore[attr-defined]
 
 from fope_lab.cli import main
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import Sweep, load_sweep
 
 pytestmark = pytest.mark.faults

@@ -22,7 +22,7 @@ import pytest
 import requests
 import yaml
 
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 
 pytestmark = pytest.mark.faults

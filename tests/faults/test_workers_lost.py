@@ -13,7 +13,7 @@ import pytest
 from conftest import Run  # type: ignore[attr-defined]
 from workers_sweep import alone, losses, worker_processes
 
-from fope_lab.store import StageFolder
+from fope_lab.store.folder import StageFolder
 
 pytestmark = pytest.mark.faults
 

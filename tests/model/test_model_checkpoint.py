@@ -24,8 +24,8 @@ from fope_lab.model import (
     save_model,
 )
 from fope_lab.model import decoder as decoder_module
-from fope_lab.store import StageFolder, StoreError
-from fope_lab.store.folder import find_checkpoint
+from fope_lab.store.folder import StageFolder, find_checkpoint
+from fope_lab.store.records import StoreError
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16, vocab_size=90)
 FOPE = {"type": "fope", "base": 129}

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from fope_lab.orchestration.ending import signals_interrupt
-from fope_lab.store import StageFolder
 from fope_lab.store.attempts import driver_name
+from fope_lab.store.folder import StageFolder
 
 if __name__ == "__main__":
     with signals_interrupt(), StageFolder(Path(sys.argv[1])).begin(driver_name(), {}):

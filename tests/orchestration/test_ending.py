@@ -13,7 +13,10 @@ import pytest
 
 from fope_lab.orchestration import ending
 from fope_lab.orchestration.ending import Interruption, LastCheckpoints, signals_interrupt
-from fope_lab.store import Attempt, StageState, Status, StopRequest, Store
+from fope_lab.store.attempt import Attempt
+from fope_lab.store.lease import StopRequest
+from fope_lab.store.root import Store
+from fope_lab.store.state import StageState, Status
 
 
 class Scene:

@@ -16,8 +16,8 @@ from fope_lab.config.devices import this_machine
 from fope_lab.config.processor import processor
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, execution_record, run_until_ended
 from fope_lab.planning.forecast import Workload, calibrate, workload_of
-from fope_lab.stages import Resources
-from fope_lab.store import Store
+from fope_lab.stages.base import Resources
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 from trainers.measures import Execution, execution_here
 

@@ -16,7 +16,7 @@ from fope_lab.config import plugins
 from fope_lab.embeddings.base import EMBEDDING_TYPES
 from fope_lab.orchestration import job_package
 from fope_lab.orchestration.job_package import COMMAND, SubmitError, build_package
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Sweep
 

@@ -16,8 +16,8 @@ from rich.console import Console
 from fope_lab.orchestration import live_view as viewing
 from fope_lab.orchestration.live_view import LiveScreen, live_view
 from fope_lab.orchestration.progress import RunProgress, Snapshot
-from fope_lab.store import StageState, Status, Store
-from fope_lab.store.state import CACHED
+from fope_lab.store.root import Store
+from fope_lab.store.state import CACHED, StageState, Status
 from fope_lab.sweep import Sweep, load_sweep
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import block_descendants

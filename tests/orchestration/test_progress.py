@@ -17,9 +17,10 @@ from fope_lab.cli.render.status import states_table
 from fope_lab.orchestration import live_view
 from fope_lab.orchestration.live_view import progress_cells, seconds_text, summary
 from fope_lab.orchestration.progress import observe_states, print_problems
-from fope_lab.store import StageState, Status, Store
 from fope_lab.store import folder as stage_folder
 from fope_lab.store.attempts import Ending, driver_name
+from fope_lab.store.root import Store
+from fope_lab.store.state import StageState, Status
 from fope_lab.sweep.plan import block_descendants
 
 STAGES: list[Any] = [

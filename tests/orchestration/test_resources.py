@@ -11,7 +11,7 @@ from sections import read_section
 from fope_lab.config.problems import ConfigError
 from fope_lab.evaluation.analysis import AnalysisStage
 from fope_lab.orchestration.controller import ResourcesError, placement, require_nodes
-from fope_lab.stages import Resources
+from fope_lab.stages.base import Resources
 from fope_lab.sweep import SweepError, load_sweep
 
 SWEEP = (

@@ -17,7 +17,9 @@ from fope_lab.orchestration import run_sweeps as running
 from fope_lab.orchestration.sweep_report import report_of_sweep
 from fope_lab.report.files import REPORT_FILES
 from fope_lab.report.render.terminal import print_report
-from fope_lab.store import StageState, Status, Store, StoreError
+from fope_lab.store.records import StoreError
+from fope_lab.store.root import Store
+from fope_lab.store.state import StageState, Status
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking import Tracker
 from fope_lab.tracking.ledger import Ledger, recorded_sweeps

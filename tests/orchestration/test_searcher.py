@@ -26,7 +26,9 @@ from fope_lab.planning.schedule import (
     remaining_path,
     wall_time,
 )
-from fope_lab.store import StageFolder, StageState, Status, Store
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
+from fope_lab.store.state import StageState, Status
 from fope_lab.sweep.plan import output_digest
 
 KIND = "pretrain"

@@ -18,8 +18,9 @@ import pytest
 
 from fope_lab.cli import main
 from fope_lab.orchestration.drivers import RUN, scratch_folder, stop_request
-from fope_lab.store import StageFolder, Store
 from fope_lab.store.attempts import driver_name
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger
 

@@ -17,9 +17,13 @@ from fope_lab.config.atomic_files import MAKE_ROOM
 from fope_lab.orchestration import trial
 from fope_lab.orchestration.drivers import stop_request
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_stage, run_until_ended
-from fope_lab.stages import Resources
+from fope_lab.stages.base import Resources
 from fope_lab.stages.training import TRAINING_RECORD
-from fope_lab.store import RunWriter, StageFolder, StageState, StageStoppedError, Status, Store
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.lease import StageStoppedError
+from fope_lab.store.root import Store
+from fope_lab.store.state import StageState, Status
+from fope_lab.store.writer import RunWriter
 from fope_lab.sweep.plan import output_digest
 from trainers.distributed import WorkersLostError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import kept_sweep
 
-from fope_lab.stages import Pretrain
+from fope_lab.stages.training import Pretrain
 from fope_lab.sweep import load_sweep
 from trainers.distributed import sizes_to_go_on, with_size
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from benchmarks.precision import SWEEPS, in_precision
-from fope_lab.stages import TrainingConfig
+from fope_lab.stages.training import TrainingConfig
 from fope_lab.sweep import load_sweep
 
 ROOT = Path(__file__).resolve().parents[2]

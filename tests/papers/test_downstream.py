@@ -31,7 +31,8 @@ from fope_lab.papers.fope.downstream import (
     tokenize_task,
 )
 from fope_lab.papers.fope.olmo_tasks import PAPER_TASKS, TASKS, DownstreamQuestion
-from fope_lab.store import Status, Store
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
 from fope_lab.sweep import SweepError, load_sweep, plan
 
 BYTE = ByteTokenizer()

@@ -31,7 +31,7 @@ from fope_lab.papers.resonance.leval import (
 )
 from fope_lab.papers.resonance.leval_tasks import TASKS, LEvalQuestion
 from fope_lab.statistics.intervals import mean_and_error
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 
 ANSWERS = {
     "coursera": ("AC", "AC"),

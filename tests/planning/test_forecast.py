@@ -24,7 +24,7 @@ from fope_lab.planning.forecast import (
     without_gaps,
     workload_of,
 )
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import SweepError, plan
 
 

@@ -16,7 +16,7 @@ from fope_lab.config.devices import CPU, GIB, Device, device_named
 from fope_lab.planning import memory_fit
 from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.memory_fit import MARGIN, gpu_count, machine_note, why_too_large
-from fope_lab.store import Status
+from fope_lab.store.state import Status
 from fope_lab.sweep import SweepError, load_sweep, plan
 
 LARGE = yaml.safe_load("""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 
 
 @pytest.fixture

@@ -16,9 +16,8 @@ from rich.console import Console
 from fope_lab.evaluation.retrieval import Passkey
 from fope_lab.report import Report, RunLinks, build_report
 from fope_lab.report.render.terminal import print_report
-from fope_lab.stages.metric import Metric
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.metric import Measurement, Metric, ResultRecord
+from fope_lab.store.root import Store
 from fope_lab.sweep import Plan, Sweep, load_sweep, plan
 from fope_lab.sweep.graph import Stage
 

@@ -12,7 +12,8 @@ from report_samples import finish, write_plan
 import fope_lab
 from fope_lab.analysis import Analysis
 from fope_lab.model import Decoder, ModelConfig, save_model
-from fope_lab.store import Store, StoreError
+from fope_lab.store.records import StoreError
+from fope_lab.store.root import Store
 from fope_lab.sweep import SweepError
 
 ONE: dict[str, object] = {"seeds": [0], "grid": {"pretrain.embedding": ["rope"]}}

@@ -29,7 +29,8 @@ from fope_lab.cli import main
 from fope_lab.orchestration.run_sweeps import run_sweeps
 from fope_lab.report.render.json import report_json
 from fope_lab.report.results.summary import Summary, cost_of
-from fope_lab.store import Status, Store
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
 

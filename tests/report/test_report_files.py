@@ -35,7 +35,7 @@ from fope_lab.report.files import (
     write_report,
 )
 from fope_lab.report.render.figures import draw_figures
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import Plan
 
 SMALL: dict[str, Any] = {"seeds": [0, 1], "grid": {"pretrain.embedding": ["rope", "nope"]}}

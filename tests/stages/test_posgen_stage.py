@@ -8,7 +8,7 @@ import pytest
 from sweep_files import load, of, told
 
 from fope_lab.evaluation.posgen import PosGen
-from fope_lab.stages import Pretrain
+from fope_lab.stages.training import Pretrain
 from fope_lab.sweep import load_sweep
 
 SWEEPS = Path(__file__).parents[2] / "sweeps"

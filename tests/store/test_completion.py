@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from fope_lab.store import LeaseLostError, StageDoneError, StageFolder, Status
 from fope_lab.store import attempt as attempt_module
 from fope_lab.store.attempt import Attempt
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.records import LeaseLostError, StageDoneError
+from fope_lab.store.state import Status
 
 
 @pytest.fixture

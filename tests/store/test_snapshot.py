@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from fope_lab.store import StageFolder, Status, Store
 from fope_lab.store import root as folders
-from fope_lab.store.root import StoreSnapshot
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store, StoreSnapshot
+from fope_lab.store.state import Status
 
 KIND, KEY = "pretrain", "0123456789abcdef"
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.store import Attempt, StageFolder, Store
+from fope_lab.store.attempt import Attempt
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 
 
 @pytest.fixture

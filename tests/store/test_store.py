@@ -9,16 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fope_lab.store import (
-    Attempt,
-    LeaseLostError,
-    StageDoneError,
-    StageFolder,
-    Status,
-    Store,
-    StoreError,
-)
+from fope_lab.store.attempt import Attempt
 from fope_lab.store.attempts import Ending, LeaseHeldError
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.records import LeaseLostError, StageDoneError, StoreError
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
 
 
 @pytest.fixture

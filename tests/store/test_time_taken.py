@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fope_lab.store import Attempt, StageFolder, Status, attempts
+from fope_lab.store import attempts
+from fope_lab.store.attempt import Attempt
 from fope_lab.store.attempts import BEAT_SECONDS, Ending, TimeTaken, over_attempts
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.state import Status
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 from sweep_files import BASE, PRETRAIN, changed, keys, load, of, told, write
 
 from fope_lab.planning.estimate import estimate_plans
-from fope_lab.stages import PrepareData
+from fope_lab.stages.internal import PrepareData
 from fope_lab.sweep import plan
 from fope_lab.sweep.plan import mechanism_note
 

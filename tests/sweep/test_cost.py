@@ -29,7 +29,7 @@ from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.forecast import workload_of
 from fope_lab.planning.plan_table import print_plan
 from fope_lab.stages.widths import _widths, computed_widths, rows_at_once
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.sweep.graph import Stage
 from trainers.step import length_groups

@@ -19,9 +19,9 @@ from sweep_files import BASE, PRETRAIN, changed, keys, load, of, write
 
 from fope_lab.config.options import Options, default_of, options_of
 from fope_lab.evaluation.base import ModelEvaluation
-from fope_lab.stages import Resources, TrainSettings
-from fope_lab.stages.base import STAGE_TYPES
+from fope_lab.stages.base import STAGE_TYPES, Resources
 from fope_lab.stages.key import hashed_fields
+from fope_lab.stages.training import TrainSettings
 from fope_lab.sweep import load_sweep
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"

@@ -17,7 +17,7 @@ from fope_lab.cli import main
 from fope_lab.config.problems import SweepError
 from fope_lab.orchestration.run_sweeps import keep_corpora
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import Plan, Sweep, load_sweep, plan
 
 CONTENT = yaml.safe_load("""

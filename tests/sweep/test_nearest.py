@@ -13,7 +13,7 @@ from sweep_files import BASE, changed, load, write
 
 from fope_lab.cli import main
 from fope_lab.orchestration.trial import request_of
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import Plan, Sweep, plan
 from fope_lab.sweep.nearest import with_nearest
 

@@ -22,7 +22,10 @@ from fope_lab.config.processor import processor
 from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.forecast import workload_of
 from fope_lab.planning.plan_table import print_plan
-from fope_lab.store import Attempt, StageState, Status, Store, StoreError
+from fope_lab.store.attempt import Attempt
+from fope_lab.store.records import StoreError
+from fope_lab.store.root import Store
+from fope_lab.store.state import StageState, Status
 from fope_lab.sweep import Plan, plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, action, block_descendants, unfinished_parents

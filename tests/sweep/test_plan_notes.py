@@ -16,7 +16,9 @@ from fope_lab.data.tasks.passkey import PasskeyTask
 from fope_lab.embeddings.alibi import Alibi
 from fope_lab.embeddings.yarn import Yarn
 from fope_lab.evaluation.perplexity import Perplexity
-from fope_lab.store import StageFolder, Store, source
+from fope_lab.store import source
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 from fope_lab.store.source import source_of
 from fope_lab.sweep import plan
 from fope_lab.sweep.graph import Stage

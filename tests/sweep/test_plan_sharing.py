@@ -19,7 +19,7 @@ from fope_lab.planning.estimate import PlanEstimate, estimate_plans, requested_s
 from fope_lab.planning.forecast import workload_of
 from fope_lab.planning.plan_table import MANY, print_plan
 from fope_lab.planning.schedule import Machines
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import Sweep, SweepError, load_sweep, plan
 
 READING = {"kind": "passkey", "from": "pretrain", "lengths": [32, 64], "trials": 10}

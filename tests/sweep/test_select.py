@@ -9,8 +9,7 @@ import pytest
 from sweep_files import BASE, PRETRAIN, changed, keys, load, of, told, write
 
 from fope_lab.planning.estimate import estimate_plans
-from fope_lab.store import StageState, Status
-from fope_lab.store.state import NOT_STARTED
+from fope_lab.store.state import NOT_STARTED, StageState, Status
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.sweep.plan import block_descendants
 

@@ -11,8 +11,9 @@ import pytest
 from sweep_files import BASE, changed, load
 
 from fope_lab.config.problems import SweepError
-from fope_lab.store import StageFolder, StageState, Status
 from fope_lab.store.attempts import LeaseHeldError
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.state import StageState, Status
 from fope_lab.sweep import Plan, plan
 from fope_lab.sweep.stage_filter import (
     every_stage,

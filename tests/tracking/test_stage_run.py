@@ -16,9 +16,10 @@ from mlflow.entities import Run
 from mlflow.utils.validation import _validate_metric_name
 from tracking_scene import STAGES, Scene, finish, of
 
-from fope_lab.store import Row, StageFolder, Status
 from fope_lab.store.attempts import TimeTaken
-from fope_lab.store.state import StageState
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.state import StageState, Status
+from fope_lab.store.writer import Row
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.sweep.plan import output_digest
 from fope_lab.tracking import upload

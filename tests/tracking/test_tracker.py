@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from mlflow import MlflowClient
 from tracking_scene import Scene, expected, finish, of, write_nothing
 
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import Attempt, StageFolder
+from fope_lab.stages.metric import Measurement, ResultRecord
+from fope_lab.store.attempt import Attempt
+from fope_lab.store.folder import StageFolder
 from fope_lab.tracking import Tracker, TrackingError
 
 
@@ -331,7 +332,7 @@ def test_tags_that_a_user_edits_or_removes_are_mended(scene: Scene) -> None:
 
 IMPORTS = """
 import sys, threading
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.tracking import Tracker, TrackingThread
 
 class Recorder:

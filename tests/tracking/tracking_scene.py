@@ -18,8 +18,10 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import Row, StageFolder, Store
+from fope_lab.stages.metric import Measurement, ResultRecord
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
+from fope_lab.store.writer import Row
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.tracking import Tracker

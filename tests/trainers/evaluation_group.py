@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "evaluation"))
 
 from real_evaluations import RealEvaluation
 
-from fope_lab.store import AttemptHandle, RunWriter
+from fope_lab.store.writer import AttemptHandle, RunWriter
 from trainers.workers import Replicas
 
 

@@ -17,7 +17,7 @@ from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
 from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
-from fope_lab.stages import TrainSettings
+from fope_lab.stages.training import TrainSettings
 from trainers.optimizer import build_optimizer
 from trainers.workers import FLOAT32, STRATEGIES, OptimizerState, Precision, WorkerGroup
 

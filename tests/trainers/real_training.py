@@ -20,8 +20,10 @@ from fope_lab.data.mixture import Batch, TrainingData
 from fope_lab.data.packing import write_packed
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import ModelConfig
-from fope_lab.stages import Pretrain
-from fope_lab.store import RunWriter, StageFolder, Store
+from fope_lab.stages.training import Pretrain
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
+from fope_lab.store.writer import RunWriter
 from trainers.stage import run
 
 BYTES = load_tokenizer("byte")

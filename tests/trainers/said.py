@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fope_lab.stages.result import ResultRecord
+from fope_lab.stages.metric import ResultRecord
 
 TIMINGS = {
     "seconds",

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from real_training import LENGTH, DiedError, RealStage, pretraining
 
 from fope_lab.data.mixture import Batch, TrainingData
-from fope_lab.store import RunWriter
+from fope_lab.store.writer import RunWriter
 from trainers import workers as process_group
 from trainers.stage import run
 from trainers.workers import Shards

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.store import FolderWriter, LeaseLostError, RunWriter, StageFolder, Store, StoreError
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.records import LeaseLostError, StoreError
+from fope_lab.store.root import Store
+from fope_lab.store.writer import FolderWriter, RunWriter
 
 
 def write(directory: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from group_training import HALF, STEPS, Case, Trained, gone_on, group, train
 from processes import start
 
-from fope_lab.stages import TrainSettings
+from fope_lab.stages.training import TrainSettings
 from trainers.step import exchange_precision
 from trainers.workers import FLOAT32, STRATEGIES, Precision, WorkerGroup
 

@@ -18,9 +18,9 @@ from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
 from fope_lab.planning.forecast import workload_of
-from fope_lab.stages import TrainSettings
-from fope_lab.stages.result import ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.metric import ResultRecord
+from fope_lab.stages.training import TrainSettings
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 from trainers.step import StepRunner
 from trainers.workers import WorkerGroup

@@ -16,8 +16,8 @@ from torch import Tensor
 from fope_lab.embeddings import EmbeddingError, build_embedding
 from fope_lab.evaluation.perplexity.losses import perplexity
 from fope_lab.model import load_model, read_config
-from fope_lab.stages import Extend
-from fope_lab.store import Store
+from fope_lab.stages.training import Extend
+from fope_lab.store.root import Store
 from trainers.stage import run
 
 BASE = 129.0  # keeps half of the pairs above the floor, as in the paper, at a short length

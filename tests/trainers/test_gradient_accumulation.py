@@ -20,7 +20,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED
 from fope_lab.model.attention import Attention
 from fope_lab.model.decoder import Decoder
-from fope_lab.stages import TrainSettings
+from fope_lab.stages.training import TrainSettings
 from trainers.step import StepRunner
 from trainers.workers import WorkerGroup
 

@@ -22,8 +22,9 @@ from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.evaluation.base import run as evaluate
 from fope_lab.evaluation.perplexity import Perplexity
 from fope_lab.model import load_model, read_config
-from fope_lab.stages import Extend, StageConfig
-from fope_lab.store import Store
+from fope_lab.stages.base import StageConfig
+from fope_lab.stages.training import Extend
+from fope_lab.store.root import Store
 from trainers import stage as training_stage
 
 TEXT = "one two three four five six seven eight nine ten\n\n" * 80

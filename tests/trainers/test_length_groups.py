@@ -18,7 +18,7 @@ from fope_lab.data.rows import IGNORED
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
-from fope_lab.stages import TrainSettings
+from fope_lab.stages.training import TrainSettings
 from trainers.step import StepRunner, length_groups, tokens_from_first_label
 from trainers.workers import FLOAT32, Precision, WorkerGroup
 

@@ -26,7 +26,7 @@ from transformers import (
 from fope_lab.config.options import options_of
 from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
-from fope_lab.stages import TrainSettings
+from fope_lab.stages.training import TrainSettings
 from trainers.optimizer import SCHEDULES, build_optimizer, decay_groups, learning_rate
 
 PEAK = 3e-3

@@ -10,7 +10,7 @@ import pytest
 
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.base import run as evaluate
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
 from trainers.stage import run

@@ -17,10 +17,10 @@ from sections import read_section
 from fope_lab.config.roles import candidate_role
 from fope_lab.evaluation.context import Context
 from fope_lab.evaluation.posgen import PosGen
-from fope_lab.stages import Select
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.internal import Select
+from fope_lab.stages.metric import Measurement, ResultRecord
 from fope_lab.store.checkpoint import damaged_files
+from fope_lab.store.root import Store
 from trainers.models import SelectionError
 from trainers.models import select as run
 

@@ -17,8 +17,9 @@ from real_training import LENGTH, RealStage, assert_equal, prepare
 from sharded_training import DEAD_AT, attempts, make
 
 from fope_lab.model import CheckpointError, Decoder, load_model
-from fope_lab.store import Store, StoreError
 from fope_lab.store.checkpoint import damaged_files, list_checkpoints
+from fope_lab.store.records import StoreError
+from fope_lab.store.root import Store
 from trainers.checkpoints import ShardedCheckpoints, is_sharded, load_shards, sharded_state
 from trainers.optimizer import build_optimizer
 from trainers.workers import Shards

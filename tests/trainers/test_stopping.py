@@ -15,7 +15,9 @@ from processes import start
 from tiny_training import Bigrams, TinyStage, batch, train_settings
 
 from fope_lab.data.mixture import Batch
-from fope_lab.store import RunWriter, StageStoppedError, lease
+from fope_lab.store import lease
+from fope_lab.store.lease import StageStoppedError
+from fope_lab.store.writer import RunWriter
 from trainers.workers import Replicas
 
 STEPS = 12

@@ -14,8 +14,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import Decoder, ModelConfig, load_model, read_config, save_model
-from fope_lab.stages import SwapEmbedding
-from fope_lab.store import Store
+from fope_lab.stages.internal import SwapEmbedding
+from fope_lab.store.root import Store
 from trainers.models import swap_embedding as run
 
 TRAINED, LENGTH, THETA = 64, 240, 1000.0

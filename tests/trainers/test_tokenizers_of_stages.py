@@ -19,7 +19,7 @@ from fope_lab.data.tokenizers.recipe import TrainedTokenizer, parse_tokenizer
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import read_config
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import Sweep, load_sweep
 from trainers.stage import run
 

@@ -16,8 +16,7 @@ from real_training import LENGTH, ROWS, RealStage, assert_equal, prepare, pretra
 
 from fope_lab.data.mixture import TrainingData
 from fope_lab.model.decoder import Decoder
-from fope_lab.store import StoreError
-from fope_lab.store.records import StagePaths
+from fope_lab.store.records import StagePaths, StoreError
 from trainers.stage import TrainingMemoryError, memory_advice
 
 STEPS = 9

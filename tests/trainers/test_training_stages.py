@@ -24,8 +24,10 @@ from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.embeddings import build_embedding
 from fope_lab.model import ModelConfig, load_model, read_config
 from fope_lab.model.decoder import Decoder
-from fope_lab.stages import Extend, Finetune, Pretrain, TrainingConfig
-from fope_lab.store import RunWriter, StageFolder, Store
+from fope_lab.stages.training import Extend, Finetune, Pretrain, TrainingConfig
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
+from fope_lab.store.writer import RunWriter
 from trainers.stage import run
 from trainers.step import StepRunner
 from trainers.workers import WorkerGroup

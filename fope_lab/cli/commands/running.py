@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
     with signals_interrupt():
         from fope_lab.orchestration.run_sweeps import run_sweeps
-        from fope_lab.store import Store
+        from fope_lab.store.root import Store
         from fope_lab.sweep.load import load_sweeps
         from fope_lab.sweep.stage_filter import every_stage, failed, only
 
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
 )
 def stop(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.drivers import stop
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
     from fope_lab.sweep.load import name_of_sweep
 
     name, tell = name_of_sweep(options.file), functools.partial(say, make_console())

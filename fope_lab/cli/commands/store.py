@@ -23,7 +23,7 @@ from fope_lab.config.problems import counted
 def list_stages(options: argparse.Namespace) -> int:
     from fope_lab.cli.housekeeping.contents import contents
     from fope_lab.cli.render.store import contents_json, print_contents
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
 
     store = Store.existing(options.store)
     stages, other_bytes = contents(store)
@@ -44,7 +44,7 @@ def list_stages(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     from fope_lab.cli.housekeeping.known_stages import find_known_stage
     from fope_lab.cli.render.store import stage_page
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
 
     store = Store.existing(options.store)
     say(make_console(), *stage_page(store, find_known_stage(store, options.stage)))
@@ -64,8 +64,8 @@ def show(options: argparse.Namespace) -> int:
 def verify(options: argparse.Namespace) -> int:
     from rich.progress import track
 
-    from fope_lab.store import Store
     from fope_lab.store.attempts import LeaseHeldError, driver_name
+    from fope_lab.store.root import Store
 
     store, console = Store.existing(options.store), make_console()
     folders, damaged = store.folders(), 0
@@ -97,7 +97,8 @@ def verify(options: argparse.Namespace) -> int:
 def prune(options: argparse.Namespace) -> int:
     from fope_lab.cli.housekeeping.contents import size_text
     from fope_lab.cli.housekeeping.prune import prunable, remove
-    from fope_lab.store import Store, StoreError
+    from fope_lab.store.records import StoreError
+    from fope_lab.store.root import Store
 
     store, console = Store.existing(options.store), make_console()
     found, notes = prunable(store)

@@ -95,7 +95,7 @@ def _print_machine_notes(
 def plan(options: argparse.Namespace) -> int:
     from fope_lab.planning.estimate import estimate_plans
     from fope_lab.planning.needed_stages import plan_sweeps
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
     from fope_lab.sweep.load import load_sweeps, no_collections
     from fope_lab.sweep.nearest import with_nearest
 

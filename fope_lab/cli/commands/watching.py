@@ -26,8 +26,8 @@ def status(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.drivers import drivers_of_recorded
     from fope_lab.orchestration.live_view import watch
     from fope_lab.orchestration.progress import observe_states, print_problems
-    from fope_lab.store import Status, Store
-    from fope_lab.store.root import StoreSnapshot
+    from fope_lab.store.root import Store, StoreSnapshot
+    from fope_lab.store.state import Status
     from fope_lab.sweep.load import load_sweeps
 
     if options.json and options.watch:
@@ -71,7 +71,7 @@ def status(options: argparse.Namespace) -> int:
 def logs(options: argparse.Namespace) -> int:
     from fope_lab.cli.housekeeping.known_stages import find_known_stage
     from fope_lab.cli.housekeeping.stage_log import StageLog
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
 
     stage = find_known_stage(Store.existing(options.store), options.stage)
     log = StageLog(stage.folder, stage.title, every_attempt=options.all)
@@ -89,7 +89,7 @@ def logs(options: argparse.Namespace) -> int:
     "sync", "bring MLflow up to date with the store", shared.add_store, shared.add_tracking_uri
 )
 def sync(options: argparse.Namespace) -> int:
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
     from fope_lab.tracking import Tracker, sync
 
     tracker = Tracker(Store.existing(options.store).root, options.tracking_uri)
@@ -108,7 +108,7 @@ def sync(options: argparse.Namespace) -> int:
     shared.count("--port", "port to listen on (default: 5000)", last=65535, default=5000),
 )
 def ui(options: argparse.Namespace) -> int:
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
     from fope_lab.tracking import serve
 
     return serve(Store.existing(options.store).root, options.host, options.port)
@@ -138,7 +138,7 @@ def report(options: argparse.Namespace) -> int:
     from fope_lab.report.render.documents import render_latex, render_markdown
     from fope_lab.report.render.json import render_json
     from fope_lab.report.render.terminal import print_report
-    from fope_lab.store import Store
+    from fope_lab.store.root import Store
     from fope_lab.sweep.load import load_single_sweep
 
     sweep = load_single_sweep(options.file, Store.open(options.store))

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.cli.housekeeping.known_stages import KnownStage, known_stages
-from fope_lab.store import StageState, Store
 from fope_lab.store.folder import observe
+from fope_lab.store.root import Store
+from fope_lab.store.state import StageState
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fope_lab.store import StageFolder, Store
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 from fope_lab.sweep.stage_filter import SHOWN_DIGITS, find_stage
 from fope_lab.tracking.ledger import recorded_sweeps
 

@@ -19,10 +19,11 @@ from pathlib import Path
 from fope_lab.cli.housekeeping.contents import size_of
 from fope_lab.cli.housekeeping.known_stages import KnownStage, known_stages, references, referred
 from fope_lab.config.problems import UserError
-from fope_lab.store import StageFolder, Store
 from fope_lab.store.attempts import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.checkpoint import list_checkpoints
+from fope_lab.store.folder import StageFolder
 from fope_lab.store.lease import LEASE_SECONDS, LeaseObserver, LeaseState
+from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.tracking.ledger import damaged_plans
 

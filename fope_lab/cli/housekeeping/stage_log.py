@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator
 
 from fope_lab.cli.housekeeping.contents import moment, state_since
-from fope_lab.store import StageFolder, Status, StoreError
 from fope_lab.store.attempts import AttemptRecord
-from fope_lab.store.folder import observe
+from fope_lab.store.folder import StageFolder, observe
 from fope_lab.store.lease import LeaseObserver, LeaseState
+from fope_lab.store.records import StoreError
+from fope_lab.store.state import Status
 
 POLL_SECONDS = 0.5
 """How often a log that is followed is looked at."""

@@ -14,8 +14,8 @@ from fope_lab.orchestration.drivers import LiveDriver
 from fope_lab.orchestration.live_view import cut, progress_cells, state_text, summary
 from fope_lab.orchestration.progress import STYLES, States, stage_progress
 from fope_lab.stages.labels import distinguish
-from fope_lab.store import Status, Store
-from fope_lab.store.state import IMPORTANCE
+from fope_lab.store.root import Store
+from fope_lab.store.state import IMPORTANCE, Status
 from fope_lab.sweep import Sweep
 from fope_lab.sweep.graph import Stage
 

@@ -18,10 +18,10 @@ from fope_lab.cli.housekeeping.known_stages import KnownStage, known_stages, par
 from fope_lab.config.problems import counted
 from fope_lab.orchestration.progress import STYLES
 from fope_lab.stages.labels import ABSENT
-from fope_lab.store import StageFolder, Store
 from fope_lab.store.attempts import AttemptRecord, attempt_seconds, over_attempts
 from fope_lab.store.checkout import Checkout
-from fope_lab.store.folder import observe
+from fope_lab.store.folder import StageFolder, observe
+from fope_lab.store.root import Store
 from fope_lab.store.state import IMPORTANCE
 from fope_lab.sweep.stage_filter import SHOWN_DIGITS
 

@@ -34,8 +34,7 @@ from fope_lab.evaluation.lm_eval.tasks import (
 )
 from fope_lab.evaluation.scoring.generating import answer
 from fope_lab.evaluation.scoring.loglikelihood import score_continuations
-from fope_lab.stages.metric import WORDS
-from fope_lab.stages.result import Measurement
+from fope_lab.stages.metric import WORDS, Measurement
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context

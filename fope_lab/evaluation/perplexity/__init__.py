@@ -17,8 +17,7 @@ from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, missing
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.evaluation.base import ForwardPass, LengthsOption, ModelEvaluation
-from fope_lab.stages.metric import LENGTH, POSITION, Metric
-from fope_lab.stages.result import Measurement
+from fope_lab.stages.metric import LENGTH, POSITION, Measurement, Metric
 from fope_lab.stages.sections import CorpusSection
 
 if TYPE_CHECKING:

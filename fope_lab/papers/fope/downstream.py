@@ -40,8 +40,7 @@ from fope_lab.papers.fope.olmo_tasks import (
     DownstreamQuestion,
     DownstreamTask,
 )
-from fope_lab.stages.metric import Metric
-from fope_lab.stages.result import Measurement
+from fope_lab.stages.metric import Measurement, Metric
 from fope_lab.statistics.intervals import error_of_mean
 
 if TYPE_CHECKING:

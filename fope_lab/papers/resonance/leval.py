@@ -39,8 +39,7 @@ from fope_lab.papers.resonance.leval_tasks import (
     read_questions,
     scores,
 )
-from fope_lab.stages.metric import Metric
-from fope_lab.stages.result import Measurement
+from fope_lab.stages.metric import Measurement, Metric
 from fope_lab.statistics.intervals import mean_and_error
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.results.cells import StageResult
-from fope_lab.stages.metric import Metric
-from fope_lab.stages.result import MetricPoint
+from fope_lab.stages.metric import Metric, MetricPoint
 from fope_lab.statistics.decision import ALPHA, Bound, SeedTest, decide
 from fope_lab.statistics.intervals import estimate_mean
-from fope_lab.store import Status
+from fope_lab.store.state import Status
 from fope_lab.sweep.claims.compare import Combination, Contrast, Number
 from fope_lab.sweep.claims.lookup import Measured
 

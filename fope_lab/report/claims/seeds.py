@@ -34,7 +34,7 @@ from fope_lab.report.claims.samples import Results
 from fope_lab.report.results.cells import StageResult, by_key, canonical
 from fope_lab.statistics.decision import STUDENT_T, SeedTest
 from fope_lab.statistics.sequential import SequentialT
-from fope_lab.store import StageState, Status
+from fope_lab.store.state import StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.sweep_file import SeedRule, StoppedEarly
 

@@ -20,8 +20,7 @@ from fope_lab.report.compare.paper_comparison import PaperComparison
 from fope_lab.report.results.cells import Cell, StageResult, json_value
 from fope_lab.report.results.recorded import AnalysisResult, HeatmapGroup
 from fope_lab.report.results.summary import speed_of
-from fope_lab.stages import Select
-from fope_lab.stages.internal import MEANS
+from fope_lab.stages.internal import MEANS, Select
 
 NumberPath = tuple[str, ...]
 """The parts of a number's name, from its group to the number itself; any text is allowed."""

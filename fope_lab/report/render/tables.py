@@ -22,8 +22,7 @@ from fope_lab.report.results.cells import Cell
 from fope_lab.report.results.layout import MetricGroup, capital
 from fope_lab.report.results.settings import OPTIMISTIC, SettingGroup
 from fope_lab.stages.labels import label
-from fope_lab.stages.metric import LENGTH, Metric
-from fope_lab.stages.result import Measurement
+from fope_lab.stages.metric import LENGTH, Measurement, Metric
 from fope_lab.statistics.decision import STUDENT_T, SeedTest
 
 NOTHING = "–"

@@ -20,15 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.config.roles import MODEL, candidate_role
-from fope_lab.stages import Select
-from fope_lab.stages.internal import SELECTED, chosen_role
-from fope_lab.stages.metric import Metric
-from fope_lab.stages.result import DamagedResultError, Measurement, MetricPoint, ResultRecord
+from fope_lab.stages.internal import SELECTED, Select, chosen_role
+from fope_lab.stages.metric import (
+    DamagedResultError,
+    Measurement,
+    Metric,
+    MetricPoint,
+    ResultRecord,
+)
 from fope_lab.statistics.intervals import MeanEstimate, estimate_mean
-from fope_lab.store import Row, StageState, Status, Store
 from fope_lab.store.attempts import TimeTaken
 from fope_lab.store.folder import StageFolder
-from fope_lab.store.root import StoreSnapshot
+from fope_lab.store.root import Store, StoreSnapshot
+from fope_lab.store.state import StageState, Status
+from fope_lab.store.writer import Row
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import block_descendants, read_states, unfinished_parents
 

@@ -29,7 +29,7 @@ import pandas as pd
 
 from fope_lab.report.results.cells import StageResult
 from fope_lab.stages.labels import label
-from fope_lab.stages.result import Measurement
+from fope_lab.stages.metric import Measurement
 
 MEASURED = ("value", "stderr", "ci95_low", "ci95_high", "chance")
 WHOLE = ("x", "n", "trained_length", "seed")

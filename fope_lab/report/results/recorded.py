@@ -29,7 +29,7 @@ from fope_lab.evaluation.retrieval import PASSKEY
 from fope_lab.report.results.cells import StageResult, group_by_section, group_seeds
 from fope_lab.report.results.layout import Axes, read_axes
 from fope_lab.stages.metric import Metric
-from fope_lab.store import StageFolder
+from fope_lab.store.folder import StageFolder
 from fope_lab.sweep.graph import Stage
 
 if TYPE_CHECKING:

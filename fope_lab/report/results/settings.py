@@ -21,9 +21,10 @@ from fope_lab.report.results.cells import (
     group_by_section,
 )
 from fope_lab.report.results.layout import MetricGroup, Series, SeriesGroup, capital, read_axes
-from fope_lab.stages import Select, TrainingConfig
+from fope_lab.stages.internal import Select
 from fope_lab.stages.labels import label
 from fope_lab.stages.metric import LENGTH
+from fope_lab.stages.training import TrainingConfig
 
 SHOWN_VALUES = 8
 LOSSES = ("validation_loss", "loss")

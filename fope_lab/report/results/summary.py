@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from fope_lab.config.devices import board_watts
 from fope_lab.config.problems import counted
 from fope_lab.report.results.cells import StageResult
-from fope_lab.store import Status
-from fope_lab.store.state import IMPORTANCE
+from fope_lab.store.state import IMPORTANCE, Status
 
 WATTS_PER_CORE = 5.0
 """Server processors of 2019 to 2024 have 3 to 6 W of thermal design power for each core."""

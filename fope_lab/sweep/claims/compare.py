@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from fope_lab.stages.metric import Metric
-from fope_lab.stages.result import MetricPoint
+from fope_lab.stages.metric import Metric, MetricPoint
 from fope_lab.statistics.decision import Side
 from fope_lab.sweep.claims.lookup import Catalogue, Measured, StageGroup, group_stages, numeric_axis
 from fope_lab.sweep.claims.statement import (

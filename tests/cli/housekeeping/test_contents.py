@@ -10,7 +10,7 @@ from kept_sweep import NOPE, ROPE, Scene
 
 from fope_lab.cli import main
 from fope_lab.cli.housekeeping.contents import contents, moment, size_of, size_text, span
-from fope_lab.store import Status
+from fope_lab.store.state import Status
 
 PASSKEY = "passkey[embedding=rope,seed=0]"
 

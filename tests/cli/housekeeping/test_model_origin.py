@@ -12,7 +12,7 @@ from fope_lab.cli import main
 from fope_lab.cli.housekeeping.model_origin import origin_of
 from fope_lab.model import Decoder, ModelConfig, save_model
 from fope_lab.model.export.card import Origin
-from fope_lab.stages.result import Measurement, ResultRecord
+from fope_lab.stages.metric import Measurement, ResultRecord
 
 CONFIG = ModelConfig(num_layers=1, num_heads=2, head_dim=16, intermediate_size=64, vocab_size=272)
 PASSKEY = "passkey[embedding=rope,seed=0]"

@@ -14,7 +14,8 @@ from kept_sweep import NOPE, ROPE, SWEEP, Scene
 
 from fope_lab.cli import main
 from fope_lab.cli.housekeeping.prune import prunable, remove
-from fope_lab.store import StageFolder, Store
+from fope_lab.store.folder import StageFolder
+from fope_lab.store.root import Store
 
 OLD_RATE, NEW_RATE = "learning_rate: 1e-2", "learning_rate: 1e-3"
 PASSKEY = "passkey[embedding=rope,seed=0]"

@@ -7,8 +7,8 @@ from kept_sweep import SWEEP, Scene
 
 from fope_lab.cli import main
 from fope_lab.cli.housekeeping.model_origin import origin_of
-from fope_lab.stages import Select
-from fope_lab.stages.result import Measurement, ResultRecord
+from fope_lab.stages.internal import Select
+from fope_lab.stages.metric import Measurement, ResultRecord
 from trainers.models import select as run
 
 RATES = {"0.001": 2.0, "0.002": 1.0, "0.004": 3.0}

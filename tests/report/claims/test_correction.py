@@ -17,7 +17,7 @@ from fope_lab.report import Report
 from fope_lab.report.build import build_report
 from fope_lab.report.claims.judge import WouldDecide
 from fope_lab.statistics.decision import ALPHA, holm
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 
 

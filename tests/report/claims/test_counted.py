@@ -19,8 +19,9 @@ from fope_lab.report import Report
 from fope_lab.report.claims.seeds import CountedSeeds, follow_stops
 from fope_lab.report.render.documents import render_html, render_markdown
 from fope_lab.report.render.json import report_json
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import Status, Store
+from fope_lab.stages.metric import Measurement, ResultRecord
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
 from fope_lab.sweep import Sweep
 from fope_lab.sweep.graph import Stage
 

@@ -19,7 +19,8 @@ from fope_lab.report.claims.judge import Verdict
 from fope_lab.report.render.documents import render_html, render_markdown
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.terminal import claim_lines
-from fope_lab.store import Status, Store
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
 from fope_lab.sweep import Sweep
 from fope_lab.sweep.graph import Stage
 

@@ -14,8 +14,8 @@ from report_samples import BASE, finish, make_report, result, write_plan
 
 from fope_lab.report import Report
 from fope_lab.report.claims.judge import Verdict
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.metric import Measurement, ResultRecord
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 
 Table = Mapping[str, Mapping[int, list[float]]]

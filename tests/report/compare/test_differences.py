@@ -23,12 +23,11 @@ from fope_lab.report.compare.differences import (
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import report_tables
 from fope_lab.report.results.cells import Cell, SeedValue
-from fope_lab.stages.metric import Better, Metric
-from fope_lab.stages.result import Measurement
+from fope_lab.stages.metric import Better, Measurement, Metric
 from fope_lab.statistics.decision import STUDENT_T, SeedTest
 from fope_lab.statistics.intervals import estimate_mean
 from fope_lab.statistics.sequential import SequentialT
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 
 

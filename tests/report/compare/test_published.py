@@ -29,9 +29,9 @@ from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import compared_texts
 from fope_lab.report.results.cells import Cell, MissingSeed, StageResult, group_seeds
 from fope_lab.stages.labels import label
-from fope_lab.stages.result import ResultRecord
+from fope_lab.stages.metric import ResultRecord
 from fope_lab.statistics.intervals import MeanEstimate
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep import SweepError
 from fope_lab.sweep.graph import Stage

@@ -17,7 +17,7 @@ from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import Table, build_tables
 from fope_lab.report.render.terminal import plain_text
 from fope_lab.report.results.cells import StageResult, read_stages
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import Plan
 
 PRETRAIN, PERPLEXITY = BASE["stages"]["pretrain"], BASE["stages"]["perplexity"]

@@ -24,7 +24,7 @@ from fope_lab.report.render.documents import (
 )
 from fope_lab.report.render.json import report_numbers
 from fope_lab.report.render.tables import build_tables, compared_texts, paper_table, report_tables
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 
 PAPER = {"paper": "fope/table2", "grid": {"pretrain.embedding": ["nope", "rope", "rope-a"]}}
 

@@ -16,10 +16,9 @@ from fope_lab.report.render.documents import render_html
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import Table, report_tables
-from fope_lab.stages import Select
-from fope_lab.stages.internal import MEANS, SELECTED
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.internal import MEANS, SELECTED, Select
+from fope_lab.stages.metric import Measurement, ResultRecord
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import Plan
 

@@ -26,7 +26,7 @@ from fope_lab.report.render.figures import Figure, draw_figures
 from fope_lab.report.render.tables import cell_text
 from fope_lab.report.results.cells import read_stages
 from fope_lab.report.results.recorded import BINS, group_training_curves
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 
 LOOK = Look(0, "o", "-")

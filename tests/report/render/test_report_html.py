@@ -19,7 +19,7 @@ from fope_lab.report.render.documents import (
 )
 from fope_lab.report.render.tables import build_tables
 from fope_lab.report.results.summary import format_seconds
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep import Plan
 
 VOID = {"meta", "br", "hr", "img", "link", "input", "wbr"}

@@ -12,7 +12,7 @@ import pytest
 from report_samples import report_of
 
 from fope_lab.report.files import write_report
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")

@@ -21,8 +21,8 @@ from fope_lab.report.render.documents import render_html, render_markdown
 from fope_lab.report.render.figures import draw_analyses, draw_figures, draw_heatmaps, shown_number
 from fope_lab.report.render.json import report_json
 from fope_lab.report.results.recorded import depth_heatmaps, group_heatmaps
-from fope_lab.stages.result import ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.metric import ResultRecord
+from fope_lab.store.root import Store
 from fope_lab.sweep import Plan
 from fope_lab.sweep.graph import Stage
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fope_lab.report.render.tables import Table, build_tables
 from fope_lab.report.render.terminal import plain_text, print_table
-from fope_lab.store import Store
+from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 
 

@@ -13,8 +13,8 @@ from report_samples import BASE, finish, make_report, typical_numbers, write_pla
 from fope_lab.report.render.json import report_json
 from fope_lab.report.results.cells import Cell, build_cells, json_value, read_stages
 from fope_lab.report.results.frame import results_frame
-from fope_lab.stages.result import ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.metric import ResultRecord
+from fope_lab.store.root import Store
 from fope_lab.sweep import Plan
 from fope_lab.sweep.graph import Stage
 

@@ -13,8 +13,8 @@ from fope_lab.report import Report
 from fope_lab.report.render.documents import render_html
 from fope_lab.report.render.json import render_json
 from fope_lab.report.results.summary import WATTS_PER_CORE, Cost
-from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.store import Store
+from fope_lab.stages.metric import Measurement, ResultRecord
+from fope_lab.store.root import Store
 from fope_lab.sweep import Plan
 
 ONE: dict[str, Any] = {"seeds": [0], "grid": {"pretrain.embedding": ["rope"]}}

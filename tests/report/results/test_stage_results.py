@@ -18,9 +18,18 @@ from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import MOST_COLUMNS, Table, build_tables
 from fope_lab.report.results.cells import read_stages
 from fope_lab.report.results.layout import LEAST_CHANCE
-from fope_lab.stages.metric import LENGTH, POSITION, WORDS, CurveAxis, Metric
-from fope_lab.stages.result import DamagedResultError, Measurement, ResultRecord
-from fope_lab.store import Status, Store
+from fope_lab.stages.metric import (
+    LENGTH,
+    POSITION,
+    WORDS,
+    CurveAxis,
+    DamagedResultError,
+    Measurement,
+    Metric,
+    ResultRecord,
+)
+from fope_lab.store.root import Store
+from fope_lab.store.state import Status
 
 
 def accuracy(name: str, axis: CurveAxis | None = None, xs: Sequence[int] = ()) -> Metric:
