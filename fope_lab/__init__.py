@@ -103,7 +103,7 @@ def run(
 
     Returns the states of the stages that failed or were blocked, by key: none if all are done.
     Raises SweepError for a wrong file or a stage that doesn't fit, and StoreError, TrackingError,
-    ClusterError or ResourcesError for what is not there.
+    ClusterError or ResourcesError for a missing cluster or resource.
     """
     from fope_lab.cli.console import make_console
     from fope_lab.config.environment import default_address, default_tracking_uri

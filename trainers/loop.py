@@ -54,7 +54,7 @@ FINAL_SHARE = 20
 SAVING_SHARE = 0.05
 """The most of the time that checkpoints by time may take: they are rarer if writing is slow."""
 TOLD = ("loss", "tokens_per_second", "flops_utilisation")
-"""What a row tells the progress view."""
+"""The values that the progress view shows."""
 _GO_ON, _SAVE, _STOP = range(3)
 """What the workers agree on between two steps."""
 VALIDATION_SEED = 0
@@ -186,7 +186,7 @@ class _Run:
         return batch
 
     def update(self, batch: Batch) -> None:
-        """Take one optimizer step, then log, validate and save what is due."""
+        """Take one optimizer step, then log, validate and save if due."""
         settings = self.settings
         rate = learning_rate(self.record.step, settings)
         for group in self.optimizer.param_groups:

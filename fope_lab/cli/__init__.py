@@ -97,7 +97,7 @@ def _run(options: argparse.Namespace) -> int:
             raise
         where = f" for {error.filename}" if error.filename else ""
         print(f"error: no space left on the disk{where}; {MAKE_ROOM}", file=sys.stderr)
-        mute_stdout()  # it may be what is full
+        mute_stdout()  # stdout's disk may be the full one
         return WRONG_INPUT
     return code
 

@@ -33,7 +33,7 @@ def answer_shell(parser: argparse.ArgumentParser) -> None:
     completers: dict[str | None, Callable[..., Any]] = {
         "STAGE": _stages,
         "CHECKPOINT": lambda **of: [*_stages(**of), *files(of["prefix"])],
-        # The sweeps that come with fope-lab, once a letter tells that one is meant.
+        # The shipped sweeps, once a first letter is typed.
         "FILE": lambda prefix, **_: [*sweeps(prefix), *(shipped_names() if prefix else ())],
         "DIR": DirectoriesCompleter(),
         "GLOB": files,

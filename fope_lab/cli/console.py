@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from fope_lab.sweep import Sweep
 
 WIDTH = 200
-"""The columns of what is no terminal, for texts and tables to be read."""
+"""Columns outside a terminal, for text and tables that people read."""
 WHOLE_ROWS = 100_000
-"""The columns of what is no terminal, for tables whose rows are searched: none is longer."""
+"""Columns outside a terminal, for tables that are searched by line: no row is longer."""
 
 
 def make_console(*, stderr: bool = False, elsewhere: int = WIDTH) -> Console:

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Cache:
-    """Results by what they follow from; a ValueError is remembered too, and raised again."""
+    """Cached results by their inputs; a ValueError is cached too, and raised again."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[Any, ValueError | None]] = {}

@@ -340,7 +340,7 @@ class Registry(Generic[T]):
         problem = unknown_name(at, self.noun, name, names)
         alone = sorted(self.names())
         with_options = [each for each in names if each not in alone]
-        if not at and with_options:  # there is no mapping around the name
+        if not at and with_options:  # the name is not inside a mapping
             allowed = (*alone, f"and with options {name_list(with_options)}")
             problem = dataclasses.replace(problem, allowed=allowed)
         raise ConfigError(problem)

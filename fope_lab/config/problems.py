@@ -38,7 +38,7 @@ class Problem:
 
     `fault` says what is wrong, such as "found -1", and `needs` what belongs there instead.
     `allowed` are the names that may stand there (of many, the first), and `nearest` the one most
-    like the name found. `is_missing` says that there is no value. `file` and `line` are set once
+    like the name found. `is_missing`: no value was given. `file` and `line` are set once
     the place in a file is known.
     """
 

@@ -1,4 +1,4 @@
-"""This machine's processor: what tells it from others, and the device that a stage computes on."""
+"""This machine's processor: its identity, and the device that a stage computes on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CPUINFO = Path("/proc/cpuinfo")
 """Where Linux describes the processor."""
 X86 = {"family": "cpu family", "model": "model"}
 IDENTITY = {**X86, "implementer": "CPU implementer", "part": "CPU part"}
-"""What tells processors of one name apart, by its name there: on x86, or else on ARM."""
+"""Fields that distinguish processors of the same name: on x86, else on ARM."""
 FEATURES = ("flags", "Features")
 """What lists the instructions there, on x86 and on ARM."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16")

@@ -109,8 +109,8 @@ class Embedding:
     draws_positions: ClassVar[bool] = False
     """Whether every call of `positions` draws new random positions."""
     decays: ClassVar[bool] = False
-    """Whether weight decay applies to what is learned, as to the model's own matrices. A table does
-    decay; 0 is no neutral value for a slope or a coefficient."""
+    """Whether weight decay applies to the learned parameters, as to the model's matrices. A table
+    decays; a slope or a coefficient does not, since 0 is not neutral for it."""
     cos_sin_per_head: ClassVar[bool] = False
     """Whether the results of `cos_sin` have a dimension of key-value heads."""
 

@@ -172,7 +172,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         return own + (0.0,) * (shape.head_dim // 2 - series.pairs)
 
     def noise_deviation(self, shape: Shape) -> float:
-        """The standard deviation of the noise at this shape, of which σ is the gain."""
+        """The standard deviation of the noise at this shape; σ is its gain."""
         return self.sigma * DEVIATIONS[self.noise](self.series(shape))
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:

@@ -63,7 +63,7 @@ class AnalysisStage(Evaluation, kind="analysis"):
         return self.analysis.number_words
 
     def problems(self) -> Iterable[Problem]:
-        """A model or a text that the analysis needs and has not."""
+        """A model or a text that the analysis needs and lacks."""
         yield from super().problems()
         needs = self.analysis.needs
         if needs != "nothing" and self.from_ is None:

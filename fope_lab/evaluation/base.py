@@ -51,7 +51,7 @@ class Evaluation(StageConfig):
     @abstractmethod
     def run(self, context: Context) -> dict[str, Any]:
         """Measure, log what `metrics` declares, and return what only running decided. The numbers
-        depend on what is returned, such as how many tokens were read, and reports list it among the
+        depend on the result, such as how many tokens were read, and reports list it among the
         stage's settings. They list options from the configuration."""
 
 

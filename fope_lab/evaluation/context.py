@@ -165,7 +165,7 @@ class Context:
         self._measured += measurements
 
     def log_numbers(self, numbers: Mapping[str, float]) -> None:
-        """Log single numbers that are no metrics: those beside the figure of an analysis."""
+        """Log single numbers that are not metrics, as those beside the figure of an analysis."""
         if numbers:
             self._log_row(0, numbers)
         self._numbers |= numbers

@@ -44,7 +44,7 @@ METRICS: Mapping[str, str] = {
 }
 """The metric of each task by its name."""
 TENTHS = 10
-"""The parts of the depths of which a passkey result has an accuracy each."""
+"""The ranges of depth; a passkey result has an accuracy for each."""
 RulerName = Literal["key-value", "variable-tracking"]
 RULER: Mapping[RulerName, tuple[type[RulerTask], tuple[str, ...]]] = {
     "key-value": (KeyValueTask, ("keys", "queries", "digits")),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RESULTS, LISTS = "results.npz", "lists.json"
 SAVE_SECONDS = 60.0
-"""How long an attempt works before it saves what it has. Shorter evaluations save nothing."""
+"""How long an attempt works before it saves its results so far. Shorter ones save nothing."""
 SAVING_SHARE = 0.05
 """The most of the time that saving may take: it is rarer if writing is slow."""
 

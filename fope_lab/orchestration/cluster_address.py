@@ -32,7 +32,7 @@ memory it started with 16 GB of virtual memory and not with 8; its object store 
 
 
 class ClusterError(UserError):
-    """There is no Ray cluster where one was asked for, or none can be started here."""
+    """No Ray cluster answers at the address, or none can be started here."""
 
 
 def checked_address(address: str) -> str:
@@ -102,7 +102,7 @@ RAY_DEFAULTS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # each watcher would be another process
     "RAY_TRAIN_METRICS_ENABLED": "0",
-    "RAY_prestart_worker_first_driver": "0",  # a process for each CPU, of which none is used
+    "RAY_prestart_worker_first_driver": "0",  # one process per CPU, none of them used
 }
 """What a run changes about Ray; values that the user has set take precedence."""
 

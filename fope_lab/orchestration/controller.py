@@ -226,7 +226,7 @@ def _not_a_death(record: logging.LogRecord) -> bool:
 
 
 class _Callback(tune.Callback):
-    """Ends the run after a signal, and tells the searcher of processes that died."""
+    """Ends the run after a signal, and informs the searcher of processes that died."""
 
     def __init__(self, searcher: StageSearcher, ending: LastCheckpoints) -> None:
         self._searcher, self._ending = searcher, ending

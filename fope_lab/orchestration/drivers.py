@@ -33,7 +33,7 @@ from fope_lab.tracking.outline import Outline
 REMOVE_SECONDS = 3.0
 """How long to try to remove a folder to which something still writes."""
 END_SECONDS = 120.0
-"""How long to wait for a run to end, which writes checkpoints, stops Ray and tells MLflow."""
+"""How long to wait for a run to end: it writes checkpoints, stops Ray and updates MLflow."""
 POLL_SECONDS = 0.2
 CLOCK_SECONDS = 2.0
 """How far two readings of this machine's clock may differ, of a process's start and of a record."""
@@ -93,7 +93,7 @@ def _remove_tree(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class LiveDriver:
-    """A driver that runs a sweep, its process if its name tells, and all its sweeps, if known."""
+    """A driver that runs a sweep: its process if the name gives it, all its sweeps if known."""
 
     name: str
     process: DriverProcess | None

@@ -158,7 +158,7 @@ class LastCheckpoints:
             )
 
     def _training(self) -> list[Stage]:
-        """The trainings that this driver has begun, and whose trials have not ended."""
+        """The trainings that this driver began and whose trials still run."""
         found = []
         for key, state in self.states().items():
             stage = self.stages[key]

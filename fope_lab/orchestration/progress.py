@@ -156,7 +156,7 @@ def stage_progress(stage: Stage, state: StageState, store: Store) -> StageProgre
     step, total, seconds = told["step"], told["total"], told["seconds"]
     made, running = step - told["first_step"], state.status is Status.RUNNING
     speed = made / seconds if running and made > 0 and seconds > 0 else None
-    # What prepares data does not know its end: it tells of one step more than it has done.
+    # A preparation of data does not know its end: it reports one step more than it has done.
     left = (total - step) / speed if speed and total - step > 1 else None
     names = ("step", "total", "loss", "tokens_per_second", "flops_utilisation")
     given = {name: told.get(name) for name in names}

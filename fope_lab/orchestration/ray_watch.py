@@ -80,7 +80,7 @@ def ending_with_cluster() -> Iterator[None]:
 def _watching(
     look: Callable[[], str | None], seconds: float, end: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """Call `look` every so often; if it says what is lost, print that, call `end`, and exit."""
+    """Call `look` every so often; if it names a loss, print it, call `end`, and exit."""
     over = threading.Event()
 
     def watch() -> None:
@@ -90,9 +90,9 @@ def _watching(
                 cursor = _SHOW_CURSOR if sys.stdout.isatty() else ""
                 print(f"{cursor}error: {lost}; {GO_ON}", file=sys.stderr, flush=True)
                 if end is not None:
-                    with contextlib.suppress(Exception):  # the next run clears what is left
+                    with contextlib.suppress(Exception):  # the next run cleans up
                         end()
-                os._exit(WRONG_INPUT)  # Ray's own way to end would wait for what is dead
+                os._exit(WRONG_INPUT)  # Ray's own shutdown would wait for dead processes
 
     thread = threading.Thread(target=watch, name="fope-lab-ray-watch", daemon=True)
     thread.start()

@@ -65,7 +65,7 @@ def run_sweeps(
     changed since; their output is kept. `select` chooses what is run; reports and MLflow are always
     of whole sweeps. `device` names the GPUs of the cluster, to check the stages' memory.
     Raises KeyboardInterrupt if the run was interrupted, SweepError for stages that can't fit, and
-    another UserError for what is not there.
+    another UserError for anything that is missing.
     """
     place = Store.open(store)
     # The plans hold all stages, and say which of those that a rule for seeds may add are needed.
@@ -91,7 +91,7 @@ def run_sweeps(
         print_line(console, note, style="yellow")
     for planned in plans:
         keep_corpora(planned, place)
-        with contextlib.suppress(TrackingError):  # a full disk, which the end of the run tells of
+        with contextlib.suppress(TrackingError):  # a full disk: the end of the run says so
             tracker.record(planned)
     counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
     print_line(console, f"{names}: {counted(actions.total())}: {counts}; store {place}")

@@ -153,7 +153,7 @@ class StageSearcher(Searcher):
         for parent in self._stages[key].parents.values():
             # Another child may have found the same damage first: then the parent already runs.
             if self._states[parent].is_done and not self._folder(parent).is_done():
-                if parent in self._damaged:  # its disk loses what is written
+                if parent in self._damaged:  # its disk loses writes
                     self._states[parent] = StageState(Status.FAILED, f"damaged twice: {reason}")
                 else:
                     self._states[parent] = WAITING
@@ -161,7 +161,7 @@ class StageSearcher(Searcher):
                     self._damaged.add(parent)
 
     def _settle(self) -> None:
-        """Take in what results have shown to be needed, and block what has lost a parent."""
+        """Add the stages that results show to be needed; block those that lost a parent."""
         needed = self._needed(self._states)
         blocked = block_descendants(list(self._stages.values()), needed)
         self._states = {

@@ -172,7 +172,7 @@ class Calibration:
         return Forecast(flops / rate / speed, device.assumption, assumed=True)
 
     def _median_rate(self, work: Workload, device: Device) -> tuple[float, str] | None:
-        """The median seconds of a FLOP on one thread, and of which stages."""
+        """The median seconds per FLOP on one thread, and the stages it was measured on."""
         alike = (work.precision, work.share)
         key = (device.name, work.kind, work.family, work.width, *alike)
         if key not in self._medians:

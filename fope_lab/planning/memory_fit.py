@@ -53,7 +53,7 @@ def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str |
     spec, model, learned = stage.spec, stage.model_spec.model, 0
     if stage.cost.parameters is not None:  # which counts what the position embedding learns as body
         learned = stage.cost.parameters.body - parameters(model).body
-    room = device.memory / MARGIN / together  # what is advised fits for certain
+    room = device.memory / MARGIN / together  # so that the advice certainly fits
     remedies: dict[int, str] = {}  # by the memory left: what needs no less is no other way out
     for choices in _changed(spec):
         for words, changed in choices:
@@ -82,7 +82,7 @@ def too_large(stages: Iterable[Stage], gpu: Device | None, cpu: Device | None) -
 
 
 def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepError:
-    """The error for stages that cannot run, by key; a reason that several share is told once."""
+    """The error for stages that cannot run, by key; a shared reason is given once."""
     groups = Counter(
         (one.sweep.path, stage.section, reasons[stage.key])
         for one in plans
@@ -158,7 +158,7 @@ SHOWN = 2
 
 
 def gpu_count() -> int | None:
-    """The number of GPUs that a process may use; None if that can't be told."""
+    """The number of GPUs that a process may use; None if unknown."""
     try:
         count = len(list(NVIDIA.iterdir()))
     except OSError:

@@ -110,7 +110,7 @@ def _by_name(estimate: PlanEstimate, plan: Plan) -> Table:
         blocked = [s for s in stages if plan.action(s.key) == "blocked"]
         reasons = list(dict.fromkeys(plan.states[stage.key].reason for stage in blocked))
         near = {plan.nearest[s.key].differences: s.key for s in stages if s.key in plan.nearest}
-        if not blocked and len(near) == 1:  # all differ in the same from what is in the store
+        if not blocked and len(near) == 1:  # all differ from the store in the same way
             reasons = [f"nearest: {plan.nearest[key]}" for key in near.values()]
         table.add_row(
             Text(name),

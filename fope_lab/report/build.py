@@ -1,4 +1,4 @@
-"""The data of a sweep's report, read from the store, and what it and its stages were made by."""
+"""The data of a sweep's report, read from the store, with the provenance of it and its stages."""
 
 from __future__ import annotations
 

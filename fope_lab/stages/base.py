@@ -183,7 +183,7 @@ class StageConfig(Options, ABC):
         return {}
 
     def missing_resource(self, store: Path | None) -> str | None:
-        """What the stage can't run without and the store has not, and what to do about it."""
+        """What the stage needs and the store lacks, and what to do about it."""
         return None
 
 

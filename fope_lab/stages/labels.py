@@ -1,4 +1,4 @@
-"""Short names of values, corpora and stages, and what tells the stages of a sweep apart.
+"""Short names of values, corpora and stages, and what distinguishes the stages of a sweep.
 
 pretrain[embedding=rope,model.norm=rms,seed=0]     a stage's own label: every axis and the seed
 pretrain[embedding=rope,seed=0]                    the shortest one, where the embedding alone
@@ -21,7 +21,7 @@ ABSENT = "–"
 OWN = "own"
 """Stands where an axis of embeddings leaves a model the embedding that it has."""
 MOST_SHOWN = 60
-"""The most characters of a setting that tells two equal labels apart."""
+"""The most characters of a setting that distinguishes two equal labels."""
 
 
 def label(value: Any) -> str:

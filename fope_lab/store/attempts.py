@@ -35,7 +35,7 @@ def driver_name() -> str:
 
 @dataclass(frozen=True)
 class DriverProcess:
-    """The process that a driver's name tells; `is_here` says whether this process could see it."""
+    """The process that a driver's name gives; `is_here`: whether this process could see it."""
 
     host: str
     pid: int
@@ -46,7 +46,7 @@ class DriverProcess:
 
 
 def process_of(driver: str) -> DriverProcess | None:
-    """The process of a driver, or None for a name that tells none."""
+    """The process of a driver, or None if the name gives none."""
     place, _, random = driver.rpartition("-")
     host, _, pid = place.rpartition("-")
     if not host or not pid.isdigit():

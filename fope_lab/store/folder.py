@@ -84,7 +84,7 @@ class StageFolder:
         return cls(checkpoint.parents[1]) if checkpoint.is_dir() else None
 
     def state(self) -> StageState:
-        """The state of the stage, as the store alone tells it."""
+        """The state of the stage, by the store alone."""
         attempt, done = self.attempts.newest(), self._done()
         if done is not None:
             return StageState(Status.DONE, "", self._final_checkpoint(done), attempt)

@@ -44,7 +44,7 @@ CODE_SUFFIXES = (".py", ".j2", ".js")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file of the source: the SHA-256 of its bytes, and the digest of what it computes."""
+    """One file of the source: the SHA-256 of its bytes, and a digest that ignores comments."""
 
     bytes: str
     code: str

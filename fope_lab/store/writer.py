@@ -265,7 +265,7 @@ class FolderWriter(RunWriter):
                 segment.flush()
                 os.fsync(segment.fileno())
             finally:
-                with contextlib.suppress(OSError):  # what is buffered can't be written now either
+                with contextlib.suppress(OSError):  # the buffer can't be written now either
                     segment.close()
 
 

@@ -135,7 +135,7 @@ def analysis_content(
     `text` is the name of an analysis or '{type: name, option: value}'; `corpus` is written as in a
     sweep file. Raises DataError for an unknown analysis or option, and SweepError."""
     analysis = parse_argument(text, "NAME")
-    parse_analysis(analysis)  # first, because names are what is misspelt most often
+    parse_analysis(analysis)  # first, because names are misspelt most often
     section: dict[str, Any] = {"kind": "analysis", "analysis": analysis}
     if corpus is not None:
         section["corpus"] = parse_argument(corpus, "--corpus")
@@ -205,7 +205,7 @@ LENGTHS: tuple[int, ...] = (32, 64, 128, 256, 512)
 """The context lengths that are evaluated, as far as the text is long enough."""
 TRAINED = 64
 SMALL_TEXT = 50_000_000
-"""The most bytes of text of which the held-out part is measured: a larger one is long enough."""
+"""How many bytes of a text are looked at: the held-out part of more is long enough."""
 DEFAULT_CORPUS = "python-docs"
 
 

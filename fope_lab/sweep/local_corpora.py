@@ -101,7 +101,7 @@ class LocalCorpora:
         try:
             named = CORPORA.parse({k: v for k, v in given.items() if k not in AROUND})
         except ConfigError:
-            return {}  # the check of the section says what is wrong
+            return {}  # the section's own check reports it
         if not named.places():
             return {}
         resolved, found = None, dict[str, str]()
@@ -143,7 +143,7 @@ class LocalCorpora:
 
 
 def missing_note(replaced: Iterable[KnownCorpus]) -> str | None:
-    """Return a line on the files that are gone, and what has their place; None if none is."""
+    """Return a line on the files that are gone and what stands in their place; None if none."""
     known = list(replaced)
     if not known:
         return None

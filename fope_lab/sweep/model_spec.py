@@ -157,7 +157,7 @@ def _with_embedding(parent: ModelSpec, spec: StageConfig, given: Mapping[str, An
 
 
 def _check_untrained(model_spec: ModelSpec, parent: ModelSpec, cache: Cache) -> None:
-    """Refuse learned parameters that the parent's model has not."""
+    """Refuse learned parameters that the parent's model lacks."""
     learned = learned_parameters_of(model_spec, cache)
     sizes = [one.embedding.learned_sizes(one.shape) for one in (model_spec, parent)]
     same = sizes[0] == sizes[1] and keeps_tensors(parent.embedding, model_spec.embedding)

@@ -261,7 +261,7 @@ class SweepFile(Options):
 
 def read_sweep_file(document: Document) -> tuple[SweepFile | None, list[Problem]]:
     """The top level of a file without what is wrong, None if much is, and what is wrong. A section
-    that is no mapping stays: references to it are right. Imports the plug-ins."""
+    that is not a mapping stays: references to it are right. Imports the plug-ins."""
     value = document.value
     if not isinstance(value, dict):
         return None, [no_mapping(value)]

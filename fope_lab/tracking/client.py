@@ -131,7 +131,7 @@ def concerns_one_run(error: Exception) -> bool:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether SQLite found that the file is no database, or that its content is damaged."""
+    """Whether SQLite found the file not to be a database, or its content damaged."""
     return not _sqlite_codes(error).isdisjoint({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 

@@ -33,7 +33,7 @@ BUSY_SECONDS = 5.0
 SIDE_FILES = ("-journal", "-wal", "-shm")
 """SQLite's sidecar files; a stale one corrupts a new database of the same name."""
 Identity = tuple[int, int]
-"""What tells a file from another that later has its name: its device and its inode."""
+"""The identity of a file, even if another takes its name: its device and inode."""
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ class TrackingError(UserError):
 
 
 class UnreachableError(TrackingError):
-    """MLflow can't be used at all, so there is no point in trying the next sweep."""
+    """MLflow can't be used at all: trying the next sweep is pointless."""
 
 
 class DamagedDatabaseError(UnreachableError):

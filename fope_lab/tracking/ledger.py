@@ -81,7 +81,7 @@ class Ledger:
         self._writer = uuid.uuid4().bytes
 
     def store_id(self) -> str | None:
-        """The id that tells this store from others in MLflow; None if it is missing or damaged."""
+        """This store's id in MLflow; None if it is missing or damaged."""
         try:
             text = (self._root / "id").read_text(encoding="utf-8")
         except (OSError, ValueError):
@@ -194,7 +194,7 @@ def damaged_plans(store: Store) -> list[Path]:
 
 
 def _plans(store: Store) -> list[Path]:
-    """Where the plans of the sweeps are, of which a store has anything."""
+    """The plans of all sweeps that the store holds anything of."""
     folders = sorted((store.root / "tracking" / "sweeps").glob("*/"))
     return [folder / PLAN for folder in folders if any(folder.iterdir())]
 

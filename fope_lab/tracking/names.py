@@ -1,4 +1,4 @@
-"""The names of a sweep's runs: what tells them apart comes first, in the width that MLflow shows.
+"""The names of a sweep's runs: what distinguishes them comes first, in the width MLflow shows.
 
 MLflow's list cuts a name after about 20 characters. So a name begins with what differs between the
 stages of a section, and ends with the section: "rope s0 perplexity". Where that is too long, its
@@ -105,7 +105,7 @@ def _by_section(
 
 
 def _parts(stages: Sequence[Stage | StageOutline]) -> list[list[list[str]]]:
-    """What tells each stage from the others, in the order of a name, each part in its forms."""
+    """What distinguishes each stage, in the order of a name, each part in its forms."""
     facets = list(_facets(stages))
     rows = [*zip(*(forms[0] for _, forms, _ in facets), strict=True)]
     telling = sorted((facets[column] for column in telling_columns(rows)), key=lambda of: of[0])
@@ -121,7 +121,7 @@ def _facets(stages: Sequence[Stage | StageOutline]) -> Iterator[Facet]:
     columns = [
         tuple(stage.embedding or "" for stage in stages),
         *(tuple(label(s.axes[axis]) if axis in s.axes else "" for s in stages) for axis in axes),
-        # How two preparations of data differ is told by their labels alone.
+        # Only the labels of two preparations of data say how they differ.
         tuple(f"({stage.label[len(stage.section) + 1 : -1]})" for stage in stages),
     ]
     split = [[split_label(text) for text in texts] for texts in columns]

@@ -68,7 +68,7 @@ class Server:
         self._experiments.pop(name, None)
 
     def store_of(self, run_id: str) -> str | None:
-        """The id of the store that a run is of, or None if there is no such run."""
+        """The id of the store that a run belongs to, or None if no such run exists."""
         self._open()
         try:
             store: str | None = self._client.get_run(run_id).data.tags.get("store")

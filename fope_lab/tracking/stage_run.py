@@ -227,7 +227,7 @@ def _field(config: Mapping[str, Any], section: str, name: str) -> Any:
 
 
 class Dataset(NamedTuple):
-    """A dataset of a run: `context` says what it is for, `place` is its folder in the store."""
+    """A dataset of a run: `context` is its purpose, `place` its folder in the store."""
 
     name: str
     digest: str

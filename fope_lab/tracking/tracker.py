@@ -140,7 +140,7 @@ class Tracker:
             raise TrackingError("\n".join(f"{outline.name}, {line}" for line in problems))
 
     def _upload(self, outline: Outline, store: Store, changes: ChangesSince) -> list[str]:
-        """Send what MLflow lacks of a sweep; returns what is wrong with single runs."""
+        """Send what MLflow lacks of a sweep; returns the problems of single runs."""
         problems: list[str] = []
         with self._ledger.one_writer(outline.name) as same_writer:
             if not same_writer:

@@ -181,7 +181,7 @@ def _all_rows(folder: StageFolder, now: Timeline) -> list[Row]:
 
 
 def _mark(path: Path) -> tuple[int, int] | None:
-    """What tells a file from any other of its name without reading it, or None if there is none."""
+    """The identity of a file without reading it, or None if there is no file."""
     try:
         status = path.stat()
     except OSError:

@@ -91,7 +91,7 @@ def checkpoint_places(words: Iterable[str], store: str) -> list[str]:
         except SweepError as error:
             faults = [f"in the store {place}: {problem.message}" for problem in error.problems]
         if "/" in word:
-            return word  # what reads it says that there is no such folder
+            return word  # the reader says that no such folder exists
         told = f"there is no folder {word} here, and "
         raise SweepError([Problem(("CHECKPOINT",), f"{told}{fault}") for fault in faults])
 

@@ -72,7 +72,7 @@ def prunable(store: Store, lease_seconds: float = LEASE_SECONDS) -> tuple[list[W
 
 
 def remove(store: Store, agreed: Sequence[Waste]) -> tuple[int, list[str]]:
-    """Remove what was agreed on and what still nothing refers to; what is asked for by now stays.
+    """Remove what was agreed on if nothing refers to it still; what has been asked for since stays.
 
     Returns the bytes that were removed, and a line for each thing that stayed.
     """

@@ -103,7 +103,7 @@ def stage_page(store: Store, stage: KnownStage) -> Iterator[str]:
             _without_nothing(config),
             sort_keys=False,
             allow_unicode=True,
-            default_flow_style=None,  # what has no mapping inside is on one line
+            default_flow_style=None,  # mappings without a mapping inside go on one line
             width=WIDTH,
         )
         yield from _section("configuration", text.splitlines())

@@ -384,7 +384,7 @@ def _merged(path: Path) -> tuple[dict[str, Any], list[Path]]:
 
 
 def _names_below(folder: Path) -> _Names:
-    """The names in all task files below a folder, of which next to none is parsed."""
+    """The names in all task files below a folder, nearly all found without parsing."""
     files: dict[str, str] = {}
     tags: dict[str, set[str]] = {}
     for path in sorted(_yaml_files(folder)):

@@ -33,7 +33,7 @@ from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.scoring.batches import Result, Work, batches_of, one_after_another
 from fope_lab.evaluation.scoring.reading import device_of, final_states, pass_over
 
-MOST_LOSS = 700.0  # nats: beyond it perplexity is no number
+MOST_LOSS = 700.0  # nats: beyond it perplexity overflows
 LOSS_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 tokens of vocabulary
 
 Tokens = NDArray[Any] | ShardedArray

@@ -97,7 +97,7 @@ class SharedPrefixReader:
         self._model, self._plain, self._device = model, PlainReader(model), device_of(model)
         self._cache = KeyValueCache(model.config.num_layers)  # of the prefix
         self._reads: list[_PrefixRead] = []
-        """The passes of which the cache has a part; the last one's prefix is all that it has."""
+        """The passes that the cache holds a part of; the last one's prefix is all that it holds."""
         self._done = 0
         """How many of them the cache has had."""
 
@@ -134,7 +134,7 @@ class SharedPrefixReader:
         self._reads.append(_PrefixRead(prefix, known))
 
     def _read_prefixes(self) -> None:
-        """Make up for the passes that the cache has not had."""
+        """Make up for the passes that the cache missed."""
         while self._done < len(self._reads):
             one = self._reads[self._done]
             self._cache.forget(one.start)

@@ -61,7 +61,7 @@ class Origin:
 
 
 def model_card(title: str, config: CheckpointConfig, origin: Origin, *, remote_code: bool) -> str:
-    """Return the text of the card; `remote_code` tells whether loading needs the model's code."""
+    """Return the text of the card; `remote_code`: whether loading needs the model's code."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

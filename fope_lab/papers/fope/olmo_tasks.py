@@ -38,7 +38,7 @@ Prompt = Callable[[Mapping[str, Any]], tuple[Choices, int]]
 
 @dataclass(frozen=True)
 class DownstreamQuestion:
-    """Pairs of a context and a continuation, of which number `right` is correct.
+    """Pairs of a context and a continuation; number `right` is correct.
 
     Usually all contexts are equal, and the continuations are the choices. A question of a task
     without choices has a single pair. Variations of a question share the number `document`.

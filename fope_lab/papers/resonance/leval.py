@@ -376,7 +376,7 @@ def _measured(task: str, found: Mapping[str, Any]) -> Measurement:
 
 
 def _recorded(task: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """What L-Eval says of a task, and what is counted beside its score."""
+    """What L-Eval says of a task, and what we count beside its score."""
     about = TASKS[task]
     return {
         "instructions": about.instructions,

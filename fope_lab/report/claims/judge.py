@@ -242,7 +242,7 @@ class Judgement:
         return WouldDecide(n + more, more, cost, at_least=self.test is not STUDENT_T)
 
     def _stages_of_a_seed(self) -> list[Stage]:
-        """What one more seed needs, as the first: what is compared and whatever it is made from."""
+        """What one more seed needs: the compared stages and everything they are made from."""
         seed = self.contrasts[0].seeds[0]
         numbers = (sample.number.stages for sample in distinct_samples(self.contrasts))
         wanted = [stages[seed].key for stages in numbers if seed in stages]

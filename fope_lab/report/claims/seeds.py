@@ -88,7 +88,7 @@ def _needs(
     stages: Sequence[Stage],
     uncounted: frozenset[str] = frozenset(),
 ) -> Needs:
-    """Add the ancestors of what is needed, and what has no seed and no child."""
+    """Add the ancestors of the needed stages, and stages with neither seed nor child."""
     parents = {key for stage in stages for key in stage.parents.values()}
     whole = {stage.key for stage in stages if stage.seed is None and stage.key not in parents}
     needed = _with_ancestors({*now, *whole}, stages)
@@ -219,7 +219,7 @@ class CountedSeeds:
 def follow_stops(
     training: Sequence[StageResult], first: int, at_most: int, wanted: int
 ) -> CountedSeeds:
-    """Return which seeds of a training are needed and which count, by what is done of them.
+    """Return which seeds of a training are needed and which count, given what is done.
 
     `training` has its results from seed 0 on. A training that is not done, for whatever reason, may
     still stop early, and no other is started in its place.

@@ -28,7 +28,7 @@ _PLURALS: Mapping[VerdictWord, str] = {"holds": "hold", "fails": "fail"}
 MOST_OPEN = 12
 """The page folds the verdicts of a claim that has more of them."""
 MOST_TRAININGS = 40
-"""How many trainings are told one by one; the JSON has all."""
+"""How many trainings are listed one by one; the JSON has all."""
 
 
 @dataclass(frozen=True)

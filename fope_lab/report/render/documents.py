@@ -50,7 +50,7 @@ TEX_MARKS = {
     "comment_start_string": "<#",
     "comment_end_string": "#>",
 }
-"""What takes the place of Jinja's braces, of which LaTeX is full."""
+"""Delimiters instead of Jinja's braces, which clash with LaTeX."""
 
 
 def _environment(filters: Mapping[str, Any], **options: Any) -> Environment:
@@ -203,7 +203,7 @@ PLAIN = {
 }
 """What LaTeX would read as a command, and characters that its fonts lack."""
 LIGATURE = re.compile(r"(?<=[-–])(?=[-–])|(?<=')(?=')|(?<=`)(?=`)|(?<=,)(?=,)|(?<=[?!])(?=`)")
-"""Between two marks of which LaTeX would make another one, as a dash of two hyphens."""
+"""Stands between two marks that LaTeX would join, such as two hyphens into a dash."""
 
 
 def latex_text(text: str) -> str:

@@ -133,7 +133,7 @@ class Table:
         return [*self.labels, "seeds", *columns]
 
     def legend(self, best: str) -> str:
-        """The meaning of the marks, of which `best` marks the best of a column; then the notes."""
+        """The meaning of the marks (`best` marks the best of a column), then the notes."""
         marks = [f"{best} {meaning(self.test)}."] if self.has_best else []
         if any(column.trained for column in self.columns):
             marks.append("† training length.")

@@ -33,7 +33,7 @@ from fope_lab.stages.metric import Measurement
 
 MEASURED = ("value", "stderr", "ci95_low", "ci95_high", "chance")
 WHOLE = ("x", "n", "trained_length", "seed")
-"""The columns of whole numbers, of which some may be missing."""
+"""Integer columns that may have gaps."""
 FIRST = ("stage", "kind", "metric", "x", "value", "stderr", "ci95_low", "ci95_high", "n", "chance")
 
 

@@ -95,7 +95,7 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
     chosen = [tuple(axis_label(member.axes, path) for path in embeddings) for member in members]
 
     def divides(path: str) -> bool:
-        """Whether an axis tells members apart that the embeddings do not."""
+        """Whether an axis distinguishes members that the embeddings do not."""
         rows = [(*one, axis_label(m.axes, path)) for one, m in zip(chosen, members, strict=True)]
         return len(embeddings) in telling_columns(rows)
 
@@ -190,7 +190,7 @@ def _joined(name: str, options: Sequence[str]) -> str:
 GroupKey = tuple[str, str]
 """The section of the sweep file and the metric's name."""
 LEAST_CHANCE = 0.002
-"""Below it guessing is no level to compare with: 1 in 90,000 for a passkey of five digits."""
+"""Below it, chance is not worth a line: 1 in 90,000 for a passkey of five digits."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The settings behind the numbers: every one of them, and what is known of the one that varies.
+"""The settings behind the numbers: all of them, and what is known of the one that varies.
 
 Configurations are shown whole, so that settings added later are shown too. Where a training has
 several values on a numeric axis under `train`, such as the learning rate, a group shows its

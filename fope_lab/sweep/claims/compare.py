@@ -51,7 +51,7 @@ class Number:
 @dataclass(frozen=True)
 class Contrast:
     """The statement that a sum, called `name`, is on one `side` of `null`; `weights` are by index.
-    `positive` is the number of which a margin is a share, and which must be above 0."""
+    `positive` is the number that a margin is a share of; it must be above 0."""
 
     name: str
     weights: Mapping[int, float]
