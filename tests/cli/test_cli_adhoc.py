@@ -166,7 +166,10 @@ def test_checkpoints_are_measured_and_analysed_for_real(
         assert main([*map(str, arguments), "--store", "store"]) == 0
         return capsys.readouterr().out
 
-    tasks = ["passkey: {form: symbolic, trials: 5}", "perplexity: {corpus: python-docs}"]
+    tasks = [
+        "passkey: {form: symbolic, trials: 5}",
+        "perplexity: {corpus: python-docs, tokens: 2048}",
+    ]
     lengths = ["--lengths", "32", "64"]
     # Each with another embedding beside its own, in one table.
     swap = ["--embedding", "null", "{type: yarn, factor: 4}", "--name", "swap", "--json"]
@@ -180,10 +183,10 @@ def test_checkpoints_are_measured_and_analysed_for_real(
                 assert sum(cell["metric"] == metric for cell in at_length) == 2
             values = {c["mean"] for c in at_length if c["metric"] == "perplexity_by_length"}
             assert len(values) == 2, values
-    # The sweep is saved, and running it again is the same sweep.
+    # The sweep is saved, and what is planned of it is the same sweep.
     saved = tmp_path / "store" / "adhoc" / "swap.yaml"
     assert yaml.safe_load(saved.read_text())["stages"]["passkey"]["trials"] == 5
-    assert "11 cached" in printed("run", saved)
+    assert "11 cached" in printed("plan", saved)
 
     done = printed("analyze", "{type: decay, length: 64, pairs: 10}")
     assert len(list(saved.parent.glob("analyze-*.yaml"))) == 1, "without --name it has one"

@@ -35,88 +35,115 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return store
 
 
-def next_words(line: str) -> list[str]:
-    """What a shell gets that asks how this line can go on."""
-    answer = Path("answer")
+ANSWER = """
+import os, sys
+from fope_lab.cli import main
+
+for number, line in enumerate(sys.argv[1:]):
+    if os.fork() == 0:
+        answer = {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+        os.environ.update(answer, _ARGCOMPLETE_STDOUT_FILENAME=f"answer{number}")
+        main([])  # which ends the process
+    os.wait()
+"""
+
+
+def next_words(*lines: str) -> list[list[str]]:
+    """What a shell gets that asks how each of these lines can go on."""
     environment = os.environ | {
         "_ARGCOMPLETE": "1",
         "_ARGCOMPLETE_IFS": "\n",
-        "_ARGCOMPLETE_STDOUT_FILENAME": str(answer.absolute()),
         "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
-        "COMP_LINE": line,
-        "COMP_POINT": str(len(line)),
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    subprocess.run([sys.executable, "-m", "fope_lab.cli"], env=environment, check=True)
-    words = answer.read_text().replace("\\", "").splitlines()  # a shell reads \[ as [
-    answer.unlink()
+    subprocess.run([sys.executable, "-c", ANSWER, *lines], env=environment, check=True)
+    answers = [Path(f"answer{number}") for number in range(len(lines))]
+    words = [path.read_text().replace("\\", "").splitlines() for path in answers]  # \[ is [
+    for path in answers:
+        path.unlink()
     return words
 
 
 def test_commands_options_and_values(store: Store) -> None:
-    assert next_words("fope-lab ") == list(COMMANDS)
-    assert next_words("fope-lab store p") == ["prune"]
-    assert next_words("fope-lab run x.yaml --re") == ["--retry-failed", "--redo", "--redo-stale"]
-    assert next_words("fope-lab completion ") == ["bash", "zsh", "fish"]
-    assert next_words("fope-lab plan --price ") == []
+    assert next_words(
+        "fope-lab ",
+        "fope-lab store p",
+        "fope-lab run x.yaml --re",
+        "fope-lab completion ",
+        "fope-lab plan --price ",
+    ) == [
+        list(COMMANDS),
+        ["prune"],
+        ["--retry-failed", "--redo", "--redo-stale"],
+        ["bash", "zsh", "fish"],
+        [],
+    ]
 
 
 def test_sweep_files_folders_and_sweeps_that_come_with_the_package(store: Store) -> None:
-    assert set(next_words("fope-lab run ")) == {"completed.yaml", "fope-store/", "sweeps/"}
-    assert next_words("fope-lab run completed.yaml sweeps/") == ["sweeps/other.yaml"]
-    assert next_words("fope-lab status quick") == ["quickstart"]
-    assert "mini/fope-table2" in next_words("fope-lab run mini/")
+    files, inside, shipped, small = next_words(
+        "fope-lab run ",
+        "fope-lab run completed.yaml sweeps/",
+        "fope-lab status quick",
+        "fope-lab run mini/",
+    )
+    assert set(files) == {"completed.yaml", "fope-store/", "sweeps/"}
+    assert inside == ["sweeps/other.yaml"]
+    assert shipped == ["quickstart"]
+    assert "mini/fope-table2" in small
 
 
 def test_stages_by_section_label_and_key(store: Store) -> None:
+    """A store that is not there offers none, nor does a damaged record."""
+    damaged = []
+    for number, text in enumerate(('{"stages": [1, {"name": 2}]}', '{"stages": 3}')):
+        shutil.copytree(store.root, copied := f"{store.root}-{number}")
+        [record] = Path(copied).glob("tracking/sweeps/*/plan.json")
+        record.write_text(text)
+        damaged.append(f"fope-lab logs --store {copied} ")
+    found, only, *nothing = next_words(
+        "fope-lab logs ",
+        "fope-lab run completed.yaml --only pass",
+        f"fope-lab logs --store {store.root}-other ",
+        *damaged,
+    )
     stages = known_stages(store)
-    names = {name for s in stages for name in (s.section, s.label, s.key[:8])}
-    assert set(next_words("fope-lab logs ")) == names
-    found = next_words("fope-lab run completed.yaml --only pass")
-    assert found == ["passkey", "passkey[seed=0]", "passkey[seed=1]"]
-    assert next_words(f"fope-lab logs --store {store.root}-other ") == []
+    assert set(found) == {name for s in stages for name in (s.section, s.label, s.key[:8])}
+    assert only == ["passkey", "passkey[seed=0]", "passkey[seed=1]"]
+    assert nothing == [[], [], []]
 
 
-def test_a_damaged_record_offers_nothing(store: Store) -> None:
-    [record] = (store.root / "tracking" / "sweeps").glob("*/plan.json")
-    record.write_text('{"stages": [1, {"name": 2}]}')
-    assert next_words("fope-lab logs ") == []
-    record.write_text('{"stages": 3}')
-    assert next_words("fope-lab logs ") == []
-
-
-@pytest.mark.parametrize(
-    ("line", "completed"),
-    [
-        ("fope-lab stor", "store "),
-        ("fope-lab run comp", "completed.yaml "),
-        ("fope-lab logs prep", None),
-        ("fope-lab logs passkey[seed=1", r"passkey\[seed=1\] "),
-    ],
-)
-def test_a_real_bash(line: str, completed: str | None, store: Store, tmp_path: Path) -> None:
-    """What its completion function leaves in COMPREPLY."""
+def test_a_real_bash(store: Store, tmp_path: Path) -> None:
+    """What its completion function leaves in COMPREPLY, if that is one word."""
     bash = shutil.which("bash")
     assert bash is not None
+    completed = {
+        "fope-lab stor": "store ",
+        "fope-lab run comp": "completed.yaml ",
+        "fope-lab logs prep": "",
+        "fope-lab logs passkey[seed=1": r"passkey\[seed=1\] ",
+    }
     (tmp_path / "bin").mkdir()
     command = tmp_path / "bin" / "fope-lab"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fope_lab.cli "$@"\n')
     command.chmod(0o755)
     script = (
         'eval "$(fope-lab completion bash)"\n'
-        "COMP_LINE=$1; COMP_POINT=${#1}; COMP_TYPE=9; COMP_WORDBREAKS=' '\n"
+        'for line in "$@"; do\n'
+        "COMP_LINE=$line; COMP_POINT=${#line}; COMP_TYPE=9; COMP_WORDBREAKS=' '; COMPREPLY=()\n"
         "_python_argcomplete fope-lab\n"
-        '[[ ${#COMPREPLY[@]} = 1 ]] && printf "%s" "${COMPREPLY[0]}"'
+        'if [[ ${#COMPREPLY[@]} = 1 ]]; then echo "${COMPREPLY[0]}"; else echo; fi\n'
+        "done"
     )
     environment = os.environ | {
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
     done = subprocess.run(
-        [bash, "-c", script, "bash", line],
+        [bash, "-c", script, "bash", *completed],
         capture_output=True, text=True, env=environment, cwd=tmp_path, check=False,
     )  # fmt: skip
-    assert (done.stdout or None) == completed, done.stderr
+    assert dict(zip(completed, done.stdout.splitlines(), strict=True)) == completed, done.stderr
 
 
 def test_a_press_of_tab_is_quick(store: Store) -> None:
