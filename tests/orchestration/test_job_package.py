@@ -54,14 +54,9 @@ def write(path: Path, corpus: str = "python-docs") -> Path:
     return path
 
 
-def packed(sweep: Sweep, folder: Path) -> tuple[Path, list[str]]:
-    """A sweep's package, and what is in it beside the code."""
-    folder.mkdir()
-    package = build_package(sweep, folder)
-    with zipfile.ZipFile(package) as archive:
-        names = [name for name in archive.namelist() if not name.endswith("/")]
-    files = [f"/{name.removeprefix('files/')}" for name in names if name.startswith("files/")]
-    return package, [file for file in files if Path(file).name != ".start"]
+def sent(sweep: Sweep) -> list[str]:
+    """The files that go with a sweep, beside the code."""
+    return sorted(map(str, job_package._files_to_send(sweep)))
 
 
 def planned_elsewhere(package: Path, folder: Path) -> set[str]:
@@ -86,49 +81,65 @@ def planned_elsewhere(package: Path, folder: Path) -> set[str]:
     return {stage["key"] for stage in json.loads(process.stdout)["stages"]}
 
 
-@pytest.mark.parametrize(
-    "corpus",
-    ["{files: ../texts/*.txt}", "{files: [texts/two.txt, texts/one.txt]}"],
-    ids=["from the sweep's folder", "from the current folder"],
-)
-def test_files_named_by_relative_paths_come_along(
-    project: Path, tmp_path: Path, corpus: str
+def test_all_that_is_named_by_relative_paths_comes_along_and_plans_the_same(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep = load_sweep(write(project / "sweeps" / "own.yaml", corpus))
-    package, files = packed(sweep, tmp_path / "package")
-    assert sorted(files) == sorted(
-        [str(sweep.path), str(project / "texts/one.txt"), str(project / "texts/two.txt")]
+    """Texts found from the sweep's folder and from the current one, and plug-ins, with the code."""
+    (project / "three.txt").write_text("three\n\n" * 200)
+    for name, source in (("one-file", "one_file.py"), ("folder", "folder/__init__.py")):
+        path = project / "sweeps" / source
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(PLUGIN.replace('"packed"', f'"packed-{name}"'))
+    monkeypatch.setattr(plugins, "_loaded", dict(plugins._loaded))
+    monkeypatch.setattr(EMBEDDING_TYPES, "_types", dict(EMBEDDING_TYPES.all()))
+    path = project / "sweeps" / "own.yaml"
+    corpora = "mix: [{corpus: {files: ../texts/*.txt}}, {corpus: {files: [three.txt]}}]"
+    text = SWEEP.replace("task: passkey", corpora).replace("rope", "packed-one-file")
+    path.write_text(
+        f"{text}plugins: [./one_file.py, ./folder]\n"
+        "grid: {pretrain.embedding: [packed-one-file, packed-folder]}\n"
     )
-    for path in (project / "texts").iterdir():
-        path.rename(tmp_path / path.name)
-    sweep.path.unlink()
-    planned = planned_elsewhere(package, tmp_path / "elsewhere")
-    assert planned == {stage.key for stage in sweep.stages}
+    sweep = load_sweep(path)
+    package = build_package(sweep, tmp_path)
     assert package.stat().st_size < 2**20
+    with zipfile.ZipFile(package) as archive:
+        names = {name for name in archive.namelist() if not name.endswith(("/", "/.start"))}
+    files = {f"/{name.removeprefix('files/')}" for name in names if name.startswith("files/")}
+    own = ("own.yaml", "one_file.py", "folder/__init__.py")
+    texts = ("texts/one.txt", "texts/two.txt", "three.txt")
+    assert files == {str(project / name) for name in (*(f"sweeps/{one}" for one in own), *texts)}
+    source = Path(job_package.__file__).parents[2]
+    code = {
+        str(path.relative_to(source))
+        for name in ("fope_lab", "trainers")
+        for path in (source / name).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    left = {name for name in names if not name.startswith("files/") and "dist-info" not in name}
+    assert left == {*code, "start.sh"}
+    project.rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    assert planned_elsewhere(package, tmp_path) == {stage.key for stage in sweep.stages}
 
 
-def test_files_in_a_grid_and_in_a_sweep_referred_to(project: Path, tmp_path: Path) -> None:
+def test_files_in_a_grid_and_in_a_sweep_referred_to(project: Path) -> None:
     parent = write(project / "sweeps" / "parent.yaml")
     with parent.open("a") as file:
         file.write("grid: {pretrain.data.corpus: [{files: ../texts/one.txt}]}\n")
     child = project / "sweeps" / "child.yaml"
     child.write_text(CHILD)
-    sweep = load_sweep(child)
-    _, files = packed(sweep, tmp_path / "package")
-    assert sorted(files) == sorted(map(str, [child, parent, project / "texts/one.txt"]))
+    files = sorted(map(str, [child, parent, project / "texts/one.txt"]))
+    assert sent(load_sweep(child)) == files
 
 
-def test_files_named_by_absolute_paths_stay(project: Path, tmp_path: Path) -> None:
+def test_files_named_by_absolute_paths_stay(project: Path) -> None:
     corpus = f"{{files: {project}/texts/*.txt}}"
     sweep = load_sweep(write(project / "sweeps" / "own.yaml", corpus))
-    _, files = packed(sweep, tmp_path / "package")
-    assert files == [str(sweep.path)]
+    assert sent(sweep) == [str(sweep.path)]
 
 
 @pytest.mark.parametrize("reference", ["../model", "../store/pretrain/key"])
-def test_a_checkpoint_named_by_a_relative_path_comes_along(
-    project: Path, tmp_path: Path, reference: str
-) -> None:
+def test_a_checkpoint_named_by_a_relative_path_comes_along(project: Path, reference: str) -> None:
     """Its own folder, or that of the stage which made it."""
     from fope_lab.model import Decoder, ModelConfig, save_model
 
@@ -145,34 +156,15 @@ def test_a_checkpoint_named_by_a_relative_path_comes_along(
             attempt.finish({})
     path = project / "sweeps" / "own.yaml"
     path.write_text(CHILD.replace('"parent.yaml#pretrain"', reference))
-    sweep = load_sweep(path)
-    _, files = packed(sweep, tmp_path / "package")
-    assert [Path(file).name for file in files].count("model.safetensors") == 1
+    assert [Path(file).name for file in sent(load_sweep(path))].count("model.safetensors") == 1
 
 
-def test_the_code_is_all_there_and_nothing_else(project: Path, tmp_path: Path) -> None:
-    package, _ = packed(load_sweep(write(project / "sweeps" / "own.yaml")), tmp_path / "package")
-    with zipfile.ZipFile(package) as archive:
-        names = {n for n in archive.namelist() if not n.endswith("/") and "dist-info" not in n}
-    names.remove("start.sh")
-    source = Path(job_package.__file__).parents[2]
-    expected = {
-        str(path.relative_to(source))
-        for name in ("fope_lab", "trainers")
-        for path in (source / name).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    assert {name for name in names if not name.startswith("files/")} == expected
-
-
-def test_too_much_to_send_names_the_largest(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_much_to_send_names_the_largest(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_package, "MAX_BYTES", 2_000)
     (project / "texts/large.txt").write_text("large\n\n" * 1000)
     sweep = load_sweep(write(project / "sweeps" / "own.yaml", "{files: ../texts/*.txt}"))
     with pytest.raises(SubmitError, match=r"the largest is .*large\.txt.*absolute path"):
-        packed(sweep, tmp_path / "package")
+        sent(sweep)
 
 
 def test_a_tokenizer_must_be_found_from_everywhere(project: Path, tmp_path: Path) -> None:
@@ -182,9 +174,9 @@ def test_a_tokenizer_must_be_found_from_everywhere(project: Path, tmp_path: Path
     text = text.replace("embedding: rope", "embedding: rope\n    tokenizer: TOKENIZER")
     path.write_text(text.replace("TOKENIZER", "./tokenizer.json"))
     with pytest.raises(SubmitError, match=r"\./tokenizer\.json is a relative path"):
-        packed(load_sweep(path), tmp_path / "relative")
+        build_package(load_sweep(path), tmp_path)
     path.write_text(text.replace("TOKENIZER", str(project / "tokenizer.json")))
-    packed(load_sweep(path), tmp_path / "absolute")
+    job_package._require_tokenizers_everywhere(load_sweep(path))
 
 
 def test_a_package_that_plans_something_else_is_not_sent(
@@ -194,27 +186,7 @@ def test_a_package_that_plans_something_else_is_not_sent(
     send = job_package._files_to_send(sweep)
     monkeypatch.setattr(job_package, "_files_to_send", lambda sweep: send[:-1])
     with pytest.raises(SubmitError, match="its stages get other keys"):
-        packed(sweep, tmp_path / "one-less")
+        build_package(sweep, tmp_path / "one-less")
     monkeypatch.setattr(job_package, "_files_to_send", lambda sweep: send[:1])
     with pytest.raises(SubmitError, match=r"no file matches '\.\./texts/\*\.txt'"):
-        packed(sweep, tmp_path / "none")
-
-
-def test_plugins_go_along(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder, name in (("one_file.py", "one-file"), ("folder/__init__.py", "folder")):
-        path = project / "sweeps" / folder
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(PLUGIN.replace('"packed"', f'"packed-{name}"'))
-    monkeypatch.setattr(plugins, "_loaded", dict(plugins._loaded))
-    monkeypatch.setattr(EMBEDDING_TYPES, "_types", dict(EMBEDDING_TYPES.all()))
-    path = write(project / "sweeps" / "sweep.yaml")
-    text = path.read_text().replace("embedding: rope", "embedding: packed-one-file")
-    path.write_text(
-        f"{text}plugins: [./one_file.py, ./folder]\n"
-        "grid: {pretrain.embedding: [packed-one-file, packed-folder]}\n"
-    )
-    sweep = load_sweep(path)
-    package, files = packed(sweep, tmp_path / "package")
-    sent = [f"{project}/sweeps/{name}" for name in ("folder/__init__.py", "one_file.py")]
-    assert set(sent) < set(files)
-    assert planned_elsewhere(package, tmp_path) == {stage.key for stage in sweep.stages}
+        build_package(sweep, tmp_path / "none")
