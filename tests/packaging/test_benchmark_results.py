@@ -2,23 +2,64 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def results(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(folder / "results.py"), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+class Ended(NamedTuple):
+    """What a script has said in this process."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@contextlib.contextmanager
+def scripts(folder: Path) -> Iterator[tuple[ModuleType, ModuleType]]:
+    """gpu.py and results.py of a folder, which find what belongs to them there."""
+    with pytest.MonkeyPatch.context() as patch:
+        modules = []
+        for name in ("gpu", "results"):
+            spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            patch.setitem(sys.modules, name, module)
+            spec.loader.exec_module(module)
+            modules.append(module)
+        yield modules[0], modules[1]
+
+
+def results(folder: Path, *words: str) -> Ended:
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        scripts(folder) as (_, module),
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.setattr(module, "LOOK", 0.1)
+        patch.setattr(sys, "argv", ["results.py", *words])
+        try:
+            code = module.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return Ended(code, out.getvalue(), err.getvalue())
 
 
 def copy(folder: Path) -> Path:
@@ -54,22 +95,18 @@ subprocess.run(["git", *who, "commit", "--allow-empty", "-qm", "b"], check=True)
 """
 
 
-def measure(folder: Path, code: str, *parts: str) -> subprocess.CompletedProcess[str]:
-    """Measure parts whose scripts run this code, after `figures`, the path of their JSON."""
+def add(folder: Path, code: str, *parts: str) -> None:
+    """Add parts whose scripts run this code, after `figures`, the path of their JSON."""
     for part in parts:
         start = "import json, sys; from pathlib import Path; figures = Path(sys.argv[-1])"
         (folder / f"{part}.py").write_text(f"{start}\n{code}\n", encoding="utf-8")
     git(folder, "add", "-A", ".")
     git(folder, "commit", "-qm", "a part")
-    short = "import sys, results; results.LOOK = 0.1; results.end_in_order(); "
-    return subprocess.run(
-        [sys.executable, "-c", f"{short}sys.exit(results.main())", *parts],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+
+
+def measure(folder: Path, code: str, *parts: str) -> Ended:
+    add(folder, code, *parts)
+    return results(folder, *parts)
 
 
 def kept(folder: Path, name: str) -> dict[str, Any]:
@@ -79,9 +116,8 @@ def kept(folder: Path, name: str) -> dict[str, Any]:
 
 def commit_of(folder: Path) -> str:
     """The commit that is kept with a figure."""
-    command = [sys.executable, "-c", "import gpu; print(gpu.commit())"]
-    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return found.stdout.strip()
+    with scripts(folder) as (gpu, _):
+        return str(gpu.commit())
 
 
 def test_the_page_is_what_was_measured() -> None:
@@ -275,7 +311,16 @@ def test_what_a_part_measured_before_it_failed_is_kept_apart(tmp_path: Path) -> 
 def test_what_a_part_measured_before_an_interruption_is_kept_apart(tmp_path: Path) -> None:
     folder = checkout(tmp_path)
     interrupts = "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)"
-    assert measure(folder, f"{WRITES}; {interrupts}", "cpus").returncode == 128 + signal.SIGTERM
+    add(folder, f"{WRITES}; {interrupts}", "cpus")
+    short = "import sys, results; results.LOOK = 0.1; results.end_in_order(); "
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{short}sys.exit(results.main())", "cpus"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 128 + signal.SIGTERM
     assert kept(folder, "cpus.partial.json") == {"x": 1}
     assert (folder / "results" / "cpus.json").read_text(encoding="utf-8") == ""
 
