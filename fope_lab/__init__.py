@@ -105,7 +105,7 @@ def run(
     Raises SweepError for a wrong file or a stage that doesn't fit, and StoreError, TrackingError,
     ClusterError or ResourcesError for a missing cluster or resource.
     """
-    from fope_lab.cli.console import make_console
+    from fope_lab.config.console import make_console
     from fope_lab.config.environment import default_address, default_tracking_uri
     from fope_lab.orchestration.cluster_address import checked_address
     from fope_lab.orchestration.run_sweeps import run_sweeps

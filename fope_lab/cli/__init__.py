@@ -19,9 +19,9 @@ from typing import Any
 
 from fope_lab.cli import completion
 from fope_lab.cli.commands import catalogue, models, running, store, sweeps, watching
-from fope_lab.cli.console import mute_stdout
 from fope_lab.cli.shared_options import Command
 from fope_lab.config.atomic_files import MAKE_ROOM, is_full_disk
+from fope_lab.config.console import mute_stdout
 from fope_lab.config.environment import INTERRUPTED, OK, WRONG_INPUT
 from fope_lab.config.problems import UserError, did_you_mean, name_list
 

@@ -16,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from fope_lab.config.console import say
 from fope_lab.config.problems import counted
 from fope_lab.orchestration.drivers import drivers_of_recorded
 from fope_lab.orchestration.progress import (
@@ -27,7 +28,6 @@ from fope_lab.orchestration.progress import (
     is_blocked_by_another,
     listed,
     observe_states,
-    print_line,
     stage_progress,
 )
 from fope_lab.planning.forecast import forecast_seconds
@@ -226,8 +226,8 @@ def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
     overall = time.monotonic()
     labels = distinguish(progress.stages)
 
-    def say(what: str, text: str) -> None:
-        print_line(console, f"{time.strftime('%H:%M:%S')} {what:<12} {text}".rstrip())
+    def note(what: str, text: str) -> None:
+        say(console, f"{time.strftime('%H:%M:%S')} {what:<12} {text}".rstrip())
 
     def show(now: Snapshot) -> None:
         nonlocal overall
@@ -248,13 +248,13 @@ def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
                 cells = progress_cells(stage, state, progress.store)
                 if has_news:
                     cells.append(state.reason)
-                say(state_text(state), "  ".join([labels[stage.key], *filter(None, cells)]))
+                note(state_text(state), "  ".join([labels[stage.key], *filter(None, cells)]))
         for (status, reason), number in together.items():
-            say(str(status), f"{counted(number)}: {reason}")
+            note(str(status), f"{counted(number)}: {reason}")
         if clock - overall > OVERALL_SECONDS:
             overall = clock
             share = f"{now.time_left.share:.0%} of the work"
-            say("all", f"{summary(now.states)}; {share}, {time_left_text(now.time_left)}")
+            note("all", f"{summary(now.states)}; {share}, {time_left_text(now.time_left)}")
 
     yield show
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fope_lab.config.console import say
 from fope_lab.config.problems import counted
 from fope_lab.planning.needed_stages import NeededStates
 from fope_lab.planning.schedule import Amounts, Machines, StageTime, TimeLeft, time_left
@@ -89,11 +90,6 @@ def causes(stages: Sequence[Stage], states: States, store: Store) -> list[Cause]
     return sorted(found.values(), key=lambda cause: PROBLEMS.index(cause.status))
 
 
-def print_line(console: Console, text: str, style: str | None = None) -> None:
-    """Print a text as it is, however wide the console is."""
-    console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)
-
-
 def print_problems(
     stages: Sequence[Stage], states: States, store: Store, console: Console, most: int | None = None
 ) -> None:
@@ -105,13 +101,13 @@ def print_problems(
     for status in PROBLEMS:
         alike = [cause for cause in found if cause.status is status]
         for cause in alike[:most]:
-            print_line(console, str(cause), style=STYLES[status])
+            say(console, str(cause), style=STYLES[status])
         if rest := alike[len(alike[:most]) :]:
             of = counted(sum(len(cause.stages) for cause in rest))
             text = f"{status} {of} more, for {len(rest)} other reasons; see `fope-lab status`"
-            print_line(console, text, style=STYLES[status])
+            say(console, text, style=STYLES[status])
     if blocked := sum(is_blocked_by_another(stage, states) for stage in stages):
-        print_line(console, f"blocked by them: {counted(blocked)}", style=STYLES[Status.BLOCKED])
+        say(console, f"blocked by them: {counted(blocked)}", style=STYLES[Status.BLOCKED])
 
 
 def is_blocked_by_another(stage: Stage, states: States) -> bool:

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from fope_lab.config.console import say
 from fope_lab.config.devices import device_named, this_machine
 from fope_lab.config.environment import RUN, require_packages
 from fope_lab.config.problems import counted
 from fope_lab.orchestration.cluster_address import LOCAL, prepare_environment, require_cluster
 from fope_lab.orchestration.live_view import live_view
-from fope_lab.orchestration.progress import RunProgress, print_line, print_problems
+from fope_lab.orchestration.progress import RunProgress, print_problems
 from fope_lab.orchestration.sweep_report import keep_report, report_artifacts, tracked_report
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
@@ -74,7 +75,7 @@ def run_sweeps(
     if not stages_of(selected):
         actions = _actions(plans, [])
         done = f"{actions['cached']} of {actions.total()} stages are done"
-        print_line(console, f"{names}: no stage has failed; {done}; store {place}")
+        say(console, f"{names}: no stage has failed; {done}; store {place}")
         return {}
     require_unblocked(selected)
     again = stages_to_redo(plans, redo, stale=redo_stale)
@@ -87,14 +88,13 @@ def run_sweeps(
         selected = select(plans := plan_sweeps(sweeps, place))
     stages = stages_of(selected)
     actions = _actions(plans, stages)
-    for note in notes(sweeps, place):
-        print_line(console, note, style="yellow")
+    say(console, *notes(sweeps, place), style="yellow")
     for planned in plans:
         keep_corpora(planned, place)
         with contextlib.suppress(TrackingError):  # a full disk: the end of the run says so
             tracker.record(planned)
     counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
-    print_line(console, f"{names}: {counted(actions.total())}: {counts}; store {place}")
+    say(console, f"{names}: {counted(actions.total())}: {counts}; store {place}")
     states: Mapping[str, StageState] = {}
     problem = None
     if any(planned.action(key) not in NOTHING for planned in selected for key in planned.states):
@@ -115,7 +115,7 @@ def run_sweeps(
         _finish(finished, place, tracker, console, problem)
         if left := _actions(finished, stages)[LEFT_OUT]:
             text = f"{counted(left)} not selected; run without --only or --retry-failed to finish"
-            print_line(console, text, style="yellow")
+            say(console, text, style="yellow")
     finally:  # whatever is wrong with a report, it must not hide why stages failed
         _print_end(stages, states, place, console)
     stopped = (Status.FAILED, Status.BLOCKED)
@@ -139,14 +139,14 @@ def _print_end(
     ended = [states[stage.key] for stage in stages if stage.key in states]
     for state in ended:
         if state.is_done and state.reason not in ("", CACHED.reason):
-            print_line(console, f"re-run: {state.reason}", style="yellow")
+            say(console, f"re-run: {state.reason}", style="yellow")
     print_problems(stages, states, store, console, MOST_CAUSES)
     counts = Counter(state.status for state in ended)
     if failed := counts[Status.FAILED]:
         blocked = f", {counts[Status.BLOCKED]:,} blocked" if counts[Status.BLOCKED] else ""
         text = f"{counts[Status.DONE]:,} of {counted(len(stages))} done, {failed:,} failed{blocked}"
         advice = "`--retry-failed` runs those again and nothing else"
-        print_line(console, f"{text}; {advice}", style="bold red")
+        say(console, f"{text}; {advice}", style="bold red")
 
 
 def keep_corpora(planned: Plan, store: Store) -> None:
@@ -170,7 +170,7 @@ def _prepare_rerun(stages: Sequence[Stage], store: Store, console: Console) -> N
         except LeaseHeldError as error:
             raise StoreError(f"{stage.label} can't be re-run now: {error}") from error
         if aside is not None:
-            print_line(console, f"re-running {stage.label}; its previous output is in {aside}")
+            say(console, f"re-running {stage.label}; its previous output is in {aside}")
 
 
 def require_unblocked(plans: Sequence[Plan]) -> None:
@@ -238,7 +238,7 @@ def _run_stages(
         address=address,
         watch=watch,
         sweeps=[planned.sweep.name for planned in plans],
-        say=lambda line: print_line(console, line, style="yellow"),
+        say=lambda line: say(console, line, style="yellow"),
         needed=NeededStates([planned.sweep for planned in plans], store).of,
     )
     return states, tracking.unreachable
@@ -269,12 +269,12 @@ def _finish(
         except OSError as error:
             where = where or f"not written ({error})"
         print_report(report, console, most_missing=0)
-        print_line(console, f"report: {where}")
+        say(console, f"report: {where}")
     if problem is None:
         tracking = _upload(tracker, plans)
         problem = tracking.unreachable or tracking.last_error or unrecorded
     pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {quote(str(store))})"
-    print_line(console, f"MLflow: {tracker.address}{pages}")
+    say(console, f"MLflow: {tracker.address}{pages}")
     if problem:
         again = f"Run `{tracker.sync_command}` to finish it."
-        print_line(console, f"MLflow is not up to date: {problem}. {again}", style="yellow")
+        say(console, f"MLflow is not up to date: {problem}. {again}", style="yellow")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.cli import shared_options as shared
-from fope_lab.cli.console import make_console, print_json
 from fope_lab.cli.shared_options import argument, command, flag
+from fope_lab.config.console import make_console, print_json
 from fope_lab.config.environment import OK
 from fope_lab.config.problems import Problem
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fope_lab.cli import shared_options as shared
-from fope_lab.cli.console import make_console, say
 from fope_lab.cli.shared_options import argument, command
+from fope_lab.config.console import make_console, say
 from fope_lab.config.environment import FAILED, OK
 from fope_lab.config.problems import Problem, SweepError
 

@@ -6,8 +6,8 @@ import argparse
 import functools
 
 from fope_lab.cli import shared_options as shared
-from fope_lab.cli.console import make_console, say
 from fope_lab.cli.shared_options import argument, command, flag
+from fope_lab.config.console import make_console, say
 from fope_lab.config.environment import FAILED, OK
 from fope_lab.config.problems import Problem, SweepError
 

@@ -7,8 +7,8 @@ import sys
 import time
 
 from fope_lab.cli import shared_options as shared
-from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, say
 from fope_lab.cli.shared_options import command, flag
+from fope_lab.config.console import WHOLE_ROWS, make_console, print_json, say
 from fope_lab.config.environment import FAILED, OK
 from fope_lab.config.problems import counted
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fope_lab.cli import shared_options as shared
-from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_notes, say
 from fope_lab.cli.shared_options import argument, command, flag
+from fope_lab.config.console import WHOLE_ROWS, make_console, print_json, say
 from fope_lab.config.environment import OK, default_address
 from fope_lab.config.problems import counted
 
@@ -98,6 +98,7 @@ def plan(options: argparse.Namespace) -> int:
     from fope_lab.store.root import Store
     from fope_lab.sweep.load import load_sweeps, no_collections
     from fope_lab.sweep.nearest import with_nearest
+    from fope_lab.sweep.plan import notes
 
     store = Store.open(options.store)
     with no_collections():
@@ -117,7 +118,7 @@ def plan(options: argparse.Namespace) -> int:
 
         print_plan(estimate, make_console(elsewhere=WHOLE_ROWS), every=options.all)
     console = make_console(stderr=options.json)
-    print_notes(sweeps, store, console)
+    say(console, *notes(sweeps, store), style="yellow")
     if options.device is None and options.gpus is None and options.cpus is None:
         done = {key for key, state in estimate.states.items() if state.is_done}
         _print_machine_notes(sweeps, console, done)

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from fope_lab.cli import shared_options as shared
-from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_notes, say
 from fope_lab.cli.shared_options import argument, command, flag
+from fope_lab.config.console import WHOLE_ROWS, make_console, print_json, say
 from fope_lab.config.environment import FAILED, OK
 from fope_lab.config.problems import Problem, SweepError
 
@@ -29,6 +29,7 @@ def status(options: argparse.Namespace) -> int:
     from fope_lab.store.root import Store, StoreSnapshot
     from fope_lab.store.state import Status
     from fope_lab.sweep.load import load_sweeps
+    from fope_lab.sweep.plan import notes
 
     if options.json and options.watch:
         raise SweepError(Problem(("--json",), "can't be used together with --watch"))
@@ -55,7 +56,7 @@ def status(options: argparse.Namespace) -> int:
         print_json({"sweeps": contents})
     else:
         print_problems(stages, states, store, console)
-    print_notes(sweeps, store, console)
+    say(console, *notes(sweeps, store), style="yellow")
     failed = any(state.status is Status.FAILED for state in states.values())
     return FAILED if failed else OK
 
@@ -140,12 +141,13 @@ def report(options: argparse.Namespace) -> int:
     from fope_lab.report.render.terminal import print_report
     from fope_lab.store.root import Store
     from fope_lab.sweep.load import load_single_sweep
+    from fope_lab.sweep.plan import notes
 
     sweep = load_single_sweep(options.file, Store.open(options.store))
     store = Store.existing(options.store)
     found = report_of_sweep(sweep, store, options.tracking_uri)
     for_a_file = options.json or options.markdown or options.latex or options.figures is not None
-    print_notes([sweep], store, make_console(stderr=for_a_file))
+    say(make_console(stderr=for_a_file), *notes([sweep], store), style="yellow")
     if options.json:
         print(render_json(found))
     elif options.markdown:

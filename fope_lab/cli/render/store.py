@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fope_lab.cli.console import say
 from fope_lab.cli.housekeeping import contents
 from fope_lab.cli.housekeeping.contents import StoredStage, moment, size_text, span, state_since
 from fope_lab.cli.housekeeping.known_stages import KnownStage, known_stages, parents_of, references
+from fope_lab.config.console import say
 from fope_lab.config.problems import counted
 from fope_lab.orchestration.progress import STYLES
 from fope_lab.stages.labels import ABSENT

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from fope_lab.store.root import Store
-    from fope_lab.sweep import Sweep
 
 WIDTH = 200
 """Columns outside a terminal, for text and tables that people read."""
@@ -45,13 +41,6 @@ def say(console: Console, *lines: str, style: str | None = None) -> None:
     """Print lines as they are, however long."""
     for line in lines:
         console.print(line, style=style, soft_wrap=True, highlight=False, markup=False)
-
-
-def print_notes(sweeps: Sequence[Sweep], store: Store, console: Console) -> None:
-    """Print what the user should know of the sweeps beside their stages, each in one line."""
-    from fope_lab.sweep.plan import notes
-
-    say(console, *notes(sweeps, store), style="yellow")
 
 
 def mute_stdout() -> None:
