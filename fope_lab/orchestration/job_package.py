@@ -23,7 +23,6 @@ from fope_lab.config.atomic_files import files_below, sha256_file
 from fope_lab.config.plugins import GROUP, INIT, installed_plugins, loaded_plugins
 from fope_lab.config.problems import UserError
 from fope_lab.config.yaml_document import Document
-from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
 from fope_lab.stages.key import digest
 from fope_lab.sweep.graph import Sweep
 
@@ -115,17 +114,12 @@ def _write_metadata(tree: Path) -> None:
 
 def _require_tokenizers_everywhere(sweep: Sweep) -> None:
     """Raises SubmitError for a tokenizer with a relative path, because workers open that path."""
-    tokenizers = {stage.model_spec.tokenizer for stage in sweep.stages if stage.model_spec}
-    for name in tokenizers:
-        if not isinstance(name, str):  # a stage trains it
-            continue
-        local = tokenizer_identity(name)["tokenizer"] == "local"
-        if local and not os.path.isabs(os.path.expanduser(name)):
-            advice = "put it where all nodes can read it and give its absolute path"
-            wrong = (
-                f"the tokenizer {name} is a relative path, which the cluster's workers can't open"
+    for stage in sweep.stages:
+        if stage.model_spec and (name := stage.model_spec.relative_tokenizer):
+            raise SubmitError(
+                f"the tokenizer {name} is a relative path, which the cluster's workers can't open:"
+                " put it where all nodes can read it and give its absolute path"
             )
-            raise SubmitError(f"{wrong}: {advice}")
 
 
 def _files_to_send(sweep: Sweep) -> list[Path]:

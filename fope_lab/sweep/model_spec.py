@@ -61,6 +61,14 @@ class ModelSpec:
         """The sizes that the embedding is built for."""
         return Shape(**self.model.head_sizes, train_length=self.train_length)
 
+    @property
+    def relative_tokenizer(self) -> str | None:
+        """The path of the tokenizer, if it is a relative one, which other machines can't open."""
+        name = self.tokenizer
+        if not isinstance(name, str) or os.path.isabs(os.path.expanduser(name)):
+            return None
+        return name if tokenizer_identity(name)["tokenizer"] == "local" else None
+
 
 def model_spec_of(
     spec: StageConfig, given: Mapping[str, Any], parent: ModelSpec | None, cache: Cache
