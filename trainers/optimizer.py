@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fope_lab.embeddings.module import PositionEmbedding
+from fope_lab.model.decoder import position_embeddings
 from fope_lab.stages.training import TrainSettings
 
 Schedule = Callable[[int, int, TrainSettings], float]
@@ -86,7 +86,7 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Two parameter groups: trainable matrices with `weight_decay`, all others without decay."""
-    embeddings = [module for module in model.modules() if isinstance(module, PositionEmbedding)]
+    embeddings = position_embeddings(model)
     spared = {p for one in embeddings if not one.definition.decays for p in one.parameters()}
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
 

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from fope_lab.data.mixture import Batch
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED
-from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model.decoder import Decoder
+from fope_lab.model.decoder import Decoder, position_embeddings
 from fope_lab.stages.training import ROW_ACCURACY, TOKEN_ACCURACY, TrainSettings
 from trainers.workers import FLOAT32, Precision, WorkerGroup
 
@@ -41,8 +40,7 @@ class StepRunner:
         self._called = torch.compile(self.module) if settings.compile else self.module
         self._settings, self._device, self._workers = settings, device, workers
         modules = list(model.modules())
-        embeddings = (module for module in modules if isinstance(module, PositionEmbedding))
-        self._embedding = next(embeddings, None)
+        self._embedding = next(iter(position_embeddings(model)), None)
         self._drops = any(isinstance(module, nn.Dropout) and module.p > 0 for module in modules)
 
     def backward(self, batch: Batch) -> Tensor:

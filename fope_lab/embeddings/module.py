@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fope_lab.embeddings.base import Embedding, Shape, Tensors, check_definition
+from fope_lab.embeddings.base import Embedding, RelativeBias, Shape, Tensors, check_definition
 from fope_lab.embeddings.spec import Spec, parse_embedding
 
 
@@ -72,6 +72,7 @@ class PositionEmbedding(nn.Module):
         self.shape = shape
         self.attention_factor = definition.attention_factor(shape)
         self.rotates, self.biases = definition.rotates, definition.biases
+        self.biases_by_distance = isinstance(definition, RelativeBias)
         self.keys_cacheable = definition.keys_cacheable
         self.draws_positions = definition.draws_positions
         tensors = initial_tensors(definition, shape)

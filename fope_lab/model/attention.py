@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from fope_lab.embeddings.base import RelativeBias
 from fope_lab.embeddings.module import CosSin, PositionEmbedding
 from fope_lab.model import flex
 from fope_lab.model.block_attention import (
@@ -188,5 +187,4 @@ def consecutive(positions: Tensor, embedding: PositionEmbedding) -> bool:
 
     Reading the positions waits for the device, so that a decoder asks once for all layers.
     """
-    is_relative = isinstance(embedding.definition, RelativeBias)
-    return is_relative and bool((positions.diff(dim=-1) == 1).all())
+    return embedding.biases_by_distance and bool((positions.diff(dim=-1) == 1).all())

@@ -32,6 +32,11 @@ class Output(NamedTuple):
     loss: Tensor | None = None
 
 
+def position_embeddings(model: nn.Module) -> list[PositionEmbedding]:
+    """The position embeddings of a model, whatever it is wrapped in."""
+    return [module for module in model.modules() if isinstance(module, PositionEmbedding)]
+
+
 class DecoderLayer(nn.Module):
     """A layer of pre-norm attention and feed-forward, each added to the residual stream."""
 

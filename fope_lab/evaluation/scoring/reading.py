@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fope_lab.embeddings.base import RelativeBias
 from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.decoder import Decoder
 
@@ -169,9 +168,8 @@ def reader_of(model: Any) -> Reader:
         return PlainReader(model)
     embeddings = list(model.position_embeddings)
     cacheable = all(one.keys_cacheable for one in embeddings)
-    fused = device_of(model).type == "cuda" and any(
-        isinstance(one.definition, RelativeBias) for one in embeddings
-    )
+    by_distance = any(one.biases_by_distance for one in embeddings)
+    fused = by_distance and device_of(model).type == "cuda"
     return SharedPrefixReader(model) if cacheable and not fused else PlainReader(model)
 
 
