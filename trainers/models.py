@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.config.problems import UserError
-from fope_lab.config.roles import MODEL, candidate_role
+from fope_lab.config.roles import MODEL, SELECTED, candidate_role
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
-from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import load_model, parameters, read_config, save_model
-from fope_lab.model.decoder import Decoder
-from fope_lab.stages.internal import MEANS, SELECTED, Select, SwapEmbedding
+from fope_lab.model.decoder import Decoder, position_embeddings
+from fope_lab.stages.internal import MEANS, Select, SwapEmbedding
 from fope_lab.stages.labels import label
 from fope_lab.stages.metric import ResultRecord
 from fope_lab.stages.training import TRAINING_RECORD
@@ -51,8 +50,7 @@ def swap_embedding(
 def model_facts(model: Decoder) -> dict[str, Any]:
     """The parameters of body (with what position embeddings learn), head and input embedding, their
     total, and the numbers that follow from the embedding."""
-    embedding = model.position_embeddings[0]
-    assert isinstance(embedding, PositionEmbedding)
+    embedding = position_embeddings(model)[0]
     counted = parameters(model.config)
     learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
     counted = dataclasses.replace(counted, body=counted.body + learned)

@@ -17,9 +17,9 @@ from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.evaluation.shared_work import SharedWork, Workers
 from fope_lab.model import CheckpointConfig, load_model, read_config
 from fope_lab.stages.internal import Select, SwapEmbedding
-from fope_lab.stages.lineage import lineage_of
 from fope_lab.stages.metric import Measurement, ResultRecord
 from fope_lab.store.folder import StageFolder
+from fope_lab.store.lineage import lineage_of
 from fope_lab.store.writer import durable_rows
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from fope_lab.config.roles import MODEL
 from fope_lab.orchestration.drivers import stop_request
 from fope_lab.planning.forecast import workload_of
 from fope_lab.stages.base import load_function
-from fope_lab.stages.lineage import LINEAGE, recorded_lineage
 from fope_lab.stages.training import TrainingConfig
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.attempts import Ending, LeaseHeldError
@@ -33,6 +32,7 @@ from fope_lab.store.checkpoint import (
 )
 from fope_lab.store.folder import StageFolder
 from fope_lab.store.lease import StageStoppedError
+from fope_lab.store.lineage import LINEAGE, recorded_lineage
 from fope_lab.store.records import LeaseLostError, StageDoneError, StoreError, first_line
 from fope_lab.store.root import Store
 from fope_lab.store.source import source_of

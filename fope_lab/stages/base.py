@@ -6,10 +6,10 @@ import dataclasses
 import functools
 import importlib
 from abc import ABC
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 from annotated_types import MinLen
 
@@ -20,7 +20,11 @@ from fope_lab.config.options import Entry, Options, PositiveInt, Registry, entry
 from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
+from fope_lab.embeddings import Embedding
 from fope_lab.stages.metric import Metric
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 UNTRAINED = "none"
 """What a section's `train` is where the model goes on without training."""
@@ -91,6 +95,28 @@ class Resources(Options):
             yield Problem(("workers",), message)
 
 
+class Picture(Protocol):
+    """What draws the arrays of a stage, and says which paper shows what with such a figure."""
+
+    name: ClassVar[str]
+    source: ClassVar[str]
+    says: ClassVar[str]
+
+    @property
+    def number_words(self) -> Mapping[str, str]:
+        """The words, with the unit after a comma, for the numbers beside the figure."""
+
+    def draw(self, arrays: Mapping[str, Any]) -> Figure:
+        """Draw the arrays that the stage has left."""
+
+
+class ForwardPass(NamedTuple):
+    """`sequences` of `length` tokens that a model reads, forward only."""
+
+    length: int
+    sequences: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class StageConfig(Options, ABC):
     """What all kinds of stages have. Defining a class with a `kind` registers it."""
@@ -106,6 +132,8 @@ class StageConfig(Options, ABC):
     """The function that does the stage's work."""
     trains: ClassVar[bool] = False
     """Whether the stage trains a model, under the sweep's seeds."""
+    measures_model: ClassVar[bool] = False
+    """Whether the stage measures the model of another."""
     divisible: ClassVar[bool] = False
     """Whether several workers can share the stage's work."""
     leaves_model: ClassVar[bool] = False
@@ -141,6 +169,28 @@ class StageConfig(Options, ABC):
         """Whether the stage starts from no model of another stage."""
         return False
 
+    def without_swap(self) -> tuple[StageConfig, Embedding | None]:
+        """The stage without the embedding that its model is to get first, and that embedding."""
+        return self, None
+
+    @classmethod
+    def task_names(cls) -> Sequence[str]:
+        """The names that the field `tasks` may hold, for a kind that has this field."""
+        return ()
+
+    def forward_passes(self) -> Iterable[ForwardPass] | None:
+        """All that the model reads without being trained; None where only running can tell."""
+        return None
+
+    def largest_batches(self) -> Iterable[ForwardPass] | None:
+        """The most that the model reads at once, at each length, without being trained; None where
+        only running can tell."""
+        return None
+
+    def with_smaller_batches(self) -> Iterator[tuple[str, StageConfig]]:
+        """Changes by which a model reads less at once, the gentlest first: in words, and made."""
+        yield from ()
+
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """The field that says so, and the longest sequence in tokens that the model reads."""
         return None
@@ -161,6 +211,14 @@ class StageConfig(Options, ABC):
     def number_names(self) -> Iterable[str]:
         """The names of the numbers beside a figure, which claims alone may name."""
         return ()
+
+    def heatmaps_in(self, details: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """The heat maps that the details of a result are enough for, beside those that it has."""
+        return ()
+
+    def picture(self) -> Picture | None:
+        """What draws the arrays that the stage leaves, if it leaves any."""
+        return None
 
     def recorded_in_words(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
         """What a result recorded, by the names under which a report lists it."""

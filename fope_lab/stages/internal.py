@@ -22,10 +22,10 @@ from annotated_types import MinLen
 from fope_lab.config.annotations import Doc
 from fope_lab.config.options import Options
 from fope_lab.config.problems import Problem
-from fope_lab.config.roles import candidate_role
+from fope_lab.config.roles import SELECTED, candidate_role
 from fope_lab.data import olmo_eval
 from fope_lab.data.tokenizers.recipe import TrainedTokenizer
-from fope_lab.stages.base import ChildConfig, StageConfig
+from fope_lab.stages.base import ChildConfig, ForwardPass, StageConfig
 from fope_lab.stages.sections import CorpusSection, EmbeddingSection, TokenizerSection
 
 
@@ -72,8 +72,8 @@ class CopyTokenizer(StageConfig, kind="copy-tokenizer"):
 
 
 LEAST = "least_validation_loss"
-SELECTED, MEANS = "selected", "means"
-"""Where the result of a selection has the chosen value, and the mean of each value."""
+MEANS = "means"
+"""Where the result of a selection has the mean of each value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,12 +150,6 @@ class Select(StageConfig, kind="select"):
         return words
 
 
-def chosen_role(recorded: Mapping[str, Any], seed: int) -> str | None:
-    """The role of the candidate that a selection under `seed` chose, if it has chosen."""
-    index = recorded.get(SELECTED, {}).get("index")
-    return None if index is None else candidate_role(int(index), seed)
-
-
 @dataclass(frozen=True, kw_only=True)
 class SwapEmbedding(ChildConfig, kind="swap-embedding"):
     """Give a model another position embedding. All its other weights stay as they are.
@@ -172,6 +166,13 @@ class SwapEmbedding(ChildConfig, kind="swap-embedding"):
 
     embedding: EmbeddingSection
     seed: int = 0
+
+    def forward_passes(self) -> Iterable[ForwardPass]:
+        """None: the model is copied, and reads nothing."""
+        return ()
+
+    def largest_batches(self) -> Iterable[ForwardPass]:
+        return (ForwardPass(0, 0),)
 
     def problems(self) -> Iterable[Problem]:
         """GPUs, which the stage has no use for."""

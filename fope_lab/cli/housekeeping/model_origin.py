@@ -11,10 +11,10 @@ from fope_lab.config.roles import MODEL
 from fope_lab.model.export.card import Origin, Score, TrainingFacts
 from fope_lab.model.hub import hub_name
 from fope_lab.stages.labels import label
-from fope_lab.stages.lineage import lineage_of
 from fope_lab.stages.metric import DamagedResultError, ResultRecord
 from fope_lab.store.checkout import Checkout
 from fope_lab.store.folder import StageFolder
+from fope_lab.store.lineage import lineage_of
 from fope_lab.store.root import Store
 
 SETTINGS = ("tokens", "batch_tokens", "learning_rate", "schedule", "precision")

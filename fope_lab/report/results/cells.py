@@ -19,8 +19,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fope_lab.config.roles import MODEL, candidate_role
-from fope_lab.stages.internal import SELECTED, Select, chosen_role
+from fope_lab.config.roles import MODEL, SELECTED, candidate_role, chosen_role
+from fope_lab.stages.internal import Select
 from fope_lab.stages.metric import (
     DamagedResultError,
     Measurement,

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from report_samples import BASE, finish, make_report, write_plan
 
+from fope_lab.config.roles import SELECTED
 from fope_lab.report import Report
 from fope_lab.report.build import build_report
 from fope_lab.report.render.documents import render_html
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import Table, report_tables
-from fope_lab.stages.internal import MEANS, SELECTED, Select
+from fope_lab.stages.internal import MEANS, Select
 from fope_lab.stages.metric import Measurement, ResultRecord
 from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage

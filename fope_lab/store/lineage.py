@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fope_lab.stages.internal import Select, chosen_role
+from fope_lab.config.roles import chosen_role, is_candidate
 from fope_lab.store.folder import StageFolder
 
 LINEAGE = "lineage"
@@ -20,14 +20,14 @@ def lineage_of(folder: StageFolder | None) -> list[StageFolder]:
     request = None if folder is None else folder.request()
     if folder is None or request is None:
         return []
-    root = folder.path.parents[1]
-    if request.get("kind") != Select.kind:
+    root, parents = folder.path.parents[1], request.get("parents")
+    if not (isinstance(parents, dict) and any(map(is_candidate, parents))):
         recorded = request.get(LINEAGE)
         before = recorded if isinstance(recorded, list) else []
         return [*(StageFolder(root / str(path)) for path in before), folder]
     try:
         chosen = chosen_role(folder.result()["recorded"], request["config"]["seed"])  # type: ignore[index]
-        key = request["parents"][chosen]
+        key = parents[chosen]
     except (AttributeError, KeyError, TypeError):  # it has not chosen yet
         return [folder]
     candidates = map(StageFolder, root.glob(f"*/{key}"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
-from fope_lab.stages.lineage import lineage_of
 from fope_lab.store.folder import StageFolder
+from fope_lab.store.lineage import lineage_of
 from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 
