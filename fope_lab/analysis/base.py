@@ -8,7 +8,7 @@ matplotlib are imported inside them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -20,6 +20,8 @@ from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.config.options import Registry
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
+from fope_lab.embeddings.presets import PRESETS
+from fope_lab.embeddings.spec import parts_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,8 +33,6 @@ Arrays = Mapping[str, NDArray[Any]]
 """What an analysis gives, by name."""
 Progress = Callable[[int, int], None]
 """Takes how much is done, and of how much."""
-ARRAYS, FIGURE = "arrays.npz", "figure.svg"
-"""The files that a stage which analyses leaves."""
 Needs = Literal["nothing", "model", "text"]
 """What an analysis looks at: nothing, a model, or a model that reads a text."""
 
@@ -71,17 +71,24 @@ class Analysis(ABC):
     needs: ClassVar[Needs]
     version: ClassVar[int] = 1
     """Part of a stage's key. Raise it when the same options give other numbers than before."""
+    key_name: ClassVar[str]
+    """What a stage's key calls it, beside a version other than 1."""
 
     def __init_subclass__(cls, *, name: str, source: str, says: str, needs: Needs) -> None:
         super().__init_subclass__()
         cls.name, cls.source, cls.says, cls.needs = name, source, says, needs
+        cls.key_name = f"analysis {name}"
         ANALYSIS_TYPES.register(name, cls)
 
     @property
-    def presets(self) -> tuple[str, ...]:
-        """The embeddings that the analysis builds itself: its options `embedding`, `embeddings`."""
+    def more_parts(self) -> Iterator[type[Any]]:
+        """The classes of the embeddings that the analysis builds itself, of the presets that its
+        options `embedding` and `embeddings` name."""
         one = getattr(self, "embedding", None)
-        return (*([] if one is None else [one]), *getattr(self, "embeddings", ()))
+        for preset in (*([] if one is None else [one]), *getattr(self, "embeddings", ())):
+            known = PRESETS.get(preset)
+            composition = known.composition if known else {"type": preset}
+            yield from (part for part, _ in parts_of(composition))
 
     def canonical(self) -> dict[str, Any]:
         """The shortest description; parsing it gives the analysis back."""

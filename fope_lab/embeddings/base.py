@@ -106,6 +106,8 @@ class Embedding:
     biases: ClassVar[bool] = False
     version: ClassVar[int] = 1
     """Part of a stage's key. Raise it when the same options give other numbers than before."""
+    key_name: ClassVar[str]
+    """What a stage's key calls it, beside a version other than 1."""
     draws_positions: ClassVar[bool] = False
     """Whether every call of `positions` draws new random positions."""
     decays: ClassVar[bool] = False
@@ -117,6 +119,7 @@ class Embedding:
     def __init_subclass__(cls, *, name: str | None = None, source: str = "") -> None:
         if name is not None:
             cls.name, cls.source = name, source
+            cls.key_name = f"embedding {name}"
             EMBEDDING_TYPES.register(name, cls)
 
     def canonical(self) -> dict[str, Any]:

@@ -141,6 +141,8 @@ class FrequencyTransform:
     name: ClassVar[str]
     source: ClassVar[str]
     version: ClassVar[int] = 1
+    key_name: ClassVar[str]
+    """What a stage's key calls it, beside a version other than 1."""
     elementwise: ClassVar[bool] = False
     """Whether a new frequency depends only on the old frequency, and not on its place."""
     dynamic: ClassVar[bool] = False
@@ -152,6 +154,7 @@ class FrequencyTransform:
 
     def __init_subclass__(cls, *, name: str, source: str) -> None:
         cls.name, cls.source = name, source
+        cls.key_name = f"transform {name}"
         TRANSFORM_TYPES.register(name, cls)
 
     def canonical(self) -> dict[str, Any]:

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from annotated_types import MinLen
 
-from fope_lab.analysis import Analysis, Arrays, Subject
-from fope_lab.analysis.base import ARRAYS, FIGURE
+from fope_lab.analysis import Analysis, Arrays, Subject, analysis_json_schema, parse_analysis
 from fope_lab.config.annotations import Doc
 from fope_lab.config.problems import Problem, missing
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.evaluation.base import Evaluation
-from fope_lab.stages.metric import POSITION, Measurement, Metric
-from fope_lab.stages.sections import AnalysisSection, CorpusSection
+from fope_lab.stages.metric import ARRAYS, POSITION, Measurement, Metric
+from fope_lab.stages.sections import CorpusSection, section
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
+
+FIGURE = "figure.svg"
+"""The file with the figure of the arrays, beside them."""
+AnalysisSection = Annotated[Analysis, section("analyses", parse_analysis, analysis_json_schema)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,9 @@ class AnalysisStage(Evaluation, kind="analysis"):
     def number_names(self) -> Iterable[str]:
         """The numbers that the analysis declares."""
         return self.analysis.number_words
+
+    def picture(self) -> Analysis:
+        return self.analysis
 
     def problems(self) -> Iterable[Problem]:
         """A model or a text that the analysis needs and lacks."""

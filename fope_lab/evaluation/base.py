@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.options import Lengths, PositiveInt
 from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
-from fope_lab.stages.base import ChildConfig, StageConfig
+from fope_lab.stages.base import ChildConfig, ForwardPass, StageConfig
 from fope_lab.stages.labels import tokenizer_label
 from fope_lab.stages.sections import EmbeddingSection
 
@@ -23,13 +24,6 @@ if TYPE_CHECKING:
 
 
 LengthsOption = Annotated[Lengths, Doc("The context lengths to measure at, in tokens.")]
-
-
-class ForwardPass(NamedTuple):
-    """`sequences` of `length` tokens that a model reads, forward only."""
-
-    length: int
-    sequences: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +42,11 @@ class Evaluation(StageConfig):
     ] = None
     """None once a sweep is resolved: the parent is then a stage that gives the model this one."""
 
+    def without_swap(self) -> tuple[StageConfig, EmbeddingSection | None]:
+        if self.embedding is None:
+            return self, None
+        return replace(self, embedding=None), self.embedding
+
     @abstractmethod
     def run(self, context: Context) -> dict[str, Any]:
         """Measure, log what `metrics` declares, and return what only running decided. The numbers
@@ -59,6 +58,7 @@ class Evaluation(StageConfig):
 class ModelEvaluation(Evaluation, ChildConfig):
     """An evaluation of the model that another stage, or a checkpoint, leaves."""
 
+    measures_model = True
     divisible = True
     excluded_from_key = StageConfig.excluded_from_key | {"batch_tokens"}
 
@@ -66,14 +66,17 @@ class ModelEvaluation(Evaluation, ChildConfig):
         PositiveInt, Doc("The most tokens that the model reads at once. It changes no number.")
     ] = 16_384
 
-    @classmethod
-    def task_names(cls) -> Sequence[str]:
-        """The names that the field `tasks` may hold, for a kind that has this field."""
-        return ()
+    def largest_batches(self) -> Iterable[ForwardPass] | None:
+        longest = self.max_sequence_length()
+        if longest is None:
+            return None
+        passes = self.forward_passes() or ()
+        lengths = {longest[1], *(each.length for each in passes if each.sequences)} - {0}
+        return [ForwardPass(length, max(1, self.batch_tokens // length)) for length in lengths]
 
-    def forward_passes(self) -> Iterable[ForwardPass] | None:
-        """All that the model reads; None where only running can tell."""
-        return None
+    def with_smaller_batches(self) -> Iterator[tuple[str, StageConfig]]:
+        for size in takewhile(bool, (self.batch_tokens >> power for power in count(1))):
+            yield f"batch_tokens {size}", replace(self, batch_tokens=size)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,10 +27,16 @@ from fope_lab.data.tasks.passkey import Form, PasskeyTask, Trial, needle_depths,
 from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.base import ForwardPass, LengthsOption, ModelEvaluation
-from fope_lab.stages.metric import Measurement, Metric, accuracy_by_length
+from fope_lab.evaluation.base import LengthsOption, ModelEvaluation
+from fope_lab.stages.base import ForwardPass
+from fope_lab.stages.metric import (
+    Measurement,
+    Metric,
+    accuracy_by_length,
+    error_of_mean,
+    wilson_interval,
+)
 from fope_lab.stages.sections import CorpusSection
-from fope_lab.statistics.intervals import error_of_mean, wilson_interval
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
@@ -212,6 +218,9 @@ class Passkey(Retrieval, kind="passkey"):
     def conclude(self, context: Context, results: Sequence[Answered]) -> None:
         context.keep(by_depth={str(one.length): by_depth(one) for one in results})
 
+    def heatmaps_in(self, details: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        return depth_heatmaps(details)
+
 
 def by_depth(result: Answered) -> list[dict[str, float]]:
     """Accuracy and number of trials in each tenth of the depths that holds a trial."""
@@ -224,6 +233,34 @@ def by_depth(result: Answered) -> list[dict[str, float]]:
         }
         for index in range(TENTHS)
         if (tenth == index).any()
+    ]
+
+
+def depth_heatmaps(details: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The passkey's heat map, in a list; empty if the details have none that can be read."""
+    try:
+        lengths = {
+            int(length): {float(entry["depth"]): float(entry["accuracy"]) for entry in entries}
+            for length, entries in details["by_depth"].items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return []
+    xs = sorted(lengths)
+    depths = sorted({depth for by_depth in lengths.values() for depth in by_depth})
+    if not depths:
+        return []
+    return [
+        {
+            "title": "Passkey accuracy by depth and context length",
+            "metric": PASSKEY,
+            "x_label": "context length, tokens",
+            "y_label": "depth of the key, %",
+            "x": xs,
+            "y": [round(100 * depth, 1) for depth in depths],
+            "values": [[lengths[x].get(depth) for x in xs] for depth in depths],
+            "low": 0.0,
+            "high": 1.0,
+        }
     ]
 
 

@@ -25,13 +25,12 @@ from fope_lab.config.devices import (
 )
 from fope_lab.config.problems import counted
 from fope_lab.config.processor import processor
-from fope_lab.evaluation.base import ModelEvaluation
-from fope_lab.model.config import flops_per_token
 from fope_lab.stages.key import config_json, digest
 from fope_lab.stages.training import TrainingConfig
 from fope_lab.stages.widths import computed_widths
 from fope_lab.store.attempts import WorkTime
 from fope_lab.store.root import Store
+from fope_lab.sweep.cost import forward_flops
 from fope_lab.sweep.graph import Stage
 
 TRAINING, EVALUATION = "training", "evaluation"
@@ -94,11 +93,11 @@ def workload_of(stage: Stage) -> Workload:
         family, precision = TRAINING, spec.train.precision
         of_batch = sum(width * count for width, count in computed_widths(spec).items())
         tokens = round(spec.train.steps * of_batch)
-    elif isinstance(spec, ModelEvaluation):
+    elif spec.measures_model:
         family = EVALUATION
     if tokens is None and model is not None:
         length = (spec.max_sequence_length() or ((), model.train_length))[1]
-        flops = flops_per_token(model.model, length) / 3
+        flops = forward_flops(model.model, length)
     settings = config_json(spec).items()
     return Workload(
         kind=stage.kind,

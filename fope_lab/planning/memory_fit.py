@@ -11,14 +11,11 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
 from fope_lab.config.devices import CPU, GIB, Device, cores, this_machine
 from fope_lab.config.problems import Problem, SweepError
-from fope_lab.evaluation.base import ModelEvaluation
-from fope_lab.model.config import parameters
 from fope_lab.planning.schedule import amounts
 from fope_lab.stages.base import StageConfig
 from fope_lab.stages.training import TrainingConfig
@@ -50,9 +47,7 @@ def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str |
     together = resources.size if device.name == CPU else 1  # workers that share the memory
     if stage.cost.memory * together <= MARGIN * device.memory:
         return None
-    spec, model, learned = stage.spec, stage.model_spec.model, 0
-    if stage.cost.parameters is not None:  # which counts what the position embedding learns as body
-        learned = stage.cost.parameters.body - parameters(model).body
+    spec, model, learned = stage.spec, stage.model_spec.model, stage.cost.learned
     room = device.memory / MARGIN / together  # so that the advice certainly fits
     remedies: dict[int, str] = {}  # by the memory left: what needs no less is no other way out
     for choices in _changed(spec):
@@ -97,11 +92,8 @@ def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepE
 
 def _changed(spec: StageConfig) -> list[Changes]:
     """Changes that need less memory, the gentlest of each sort first."""
-    if isinstance(spec, ModelEvaluation):
-        halves = takewhile(bool, (spec.batch_tokens >> power for power in count(1)))
-        return [((f"batch_tokens {one}", replace(spec, batch_tokens=one)) for one in halves)]
     if not isinstance(spec, TrainingConfig):
-        return []
+        return [spec.with_smaller_batches()]
     if spec.train.gradient_checkpointing:
         return [_smaller_batches(spec, {}), _sharded(spec)]
     twice = {"gradient_checkpointing": True}

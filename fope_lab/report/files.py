@@ -15,13 +15,13 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-from fope_lab.analysis.base import ARRAYS
 from fope_lab.config.atomic_files import read_json, sha256_file, write_atomic, write_json
 from fope_lab.config.problems import UserError
 from fope_lab.report.build import Report
 from fope_lab.report.render.documents import label_of, render_html, render_markdown
 from fope_lab.report.render.figures import Drawing, draw_figures
 from fope_lab.report.render.json import render_json, report_json
+from fope_lab.stages.metric import ARRAYS
 from fope_lab.store.folder import StageFolder
 from fope_lab.store.source import package_digest
 

@@ -17,30 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING
 from typing import Any
 
-from fope_lab.analysis.base import Analysis
 from fope_lab.config.options import default_of, option_name
 from fope_lab.config.roles import TOKENIZER, text_role
-from fope_lab.data.corpora.base import Corpus
-from fope_lab.data.recipe import Data
-from fope_lab.data.tasks.base import Task
-from fope_lab.data.tokenizers.recipe import TrainedTokenizer
-from fope_lab.embeddings.base import Embedding
-from fope_lab.embeddings.frequencies import FrequencyTransform
-from fope_lab.embeddings.presets import PRESETS
-from fope_lab.embeddings.spec import parts_of
+from fope_lab.embeddings import Embedding
 from fope_lab.stages.base import StageConfig
 
 KEY_LENGTH = 20  # hexadecimal digits: 80 bits
-SHORTER_FORM = Analysis | Corpus | Data | Embedding | TrainedTokenizer
-"""Dataclasses that enter in the form that `canonical` gives them, not field by field."""
 PLAIN = (str, int, float, type(None))
-_VERSIONED: tuple[tuple[type[Any], str, str], ...] = (
-    (Embedding, "embedding", "name"),
-    (FrequencyTransform, "transform", "name"),
-    (Task, "task", "task"),
-    (Analysis, "analysis", "name"),
-)
-"""The bases of what has a version of its own, with the attribute that holds its name."""
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -99,10 +82,9 @@ def versions_of(parts: Iterable[type[Any]]) -> dict[str, int]:
     left out, so that giving a class a version changes no key. A kind of stage has its version in a
     place of its own in the key."""
     return {
-        f"{noun} {getattr(part, name)}": part.version
+        part.key_name: part.version
         for part in parts
-        for base, noun, name in _VERSIONED
-        if issubclass(part, base) and part.version != 1
+        if hasattr(part, "key_name") and part.version != 1
     }
 
 
@@ -121,10 +103,11 @@ def _json(value: Any, *, hashed: bool) -> Any:
         return {name: _json(item, hashed=hashed) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_json(item, hashed=hashed) for item in value]
+    if hasattr(value, "canonical"):
+        return value.canonical()
     kind: Any = type(value)
-    fields = None if isinstance(value, SHORTER_FORM) else _fields(kind)
-    if fields is None:
-        return value.canonical() if hasattr(value, "canonical") else value
+    if (fields := _fields(kind)) is None:
+        return value
     outside = getattr(value, "excluded_from_key", ()) if hashed else ()
     return {
         option: _json(item, hashed=hashed)
@@ -145,8 +128,4 @@ def _parts(value: Any) -> Iterator[type[Any]]:
     for name, _, _ in fields:
         if not isinstance(item := getattr(value, name), PLAIN):
             yield from _parts(item)
-    if isinstance(value, Analysis):
-        for preset in value.presets:
-            known = PRESETS.get(preset)
-            composition = known.composition if known else {"type": preset}
-            yield from (part for part, _ in parts_of(composition))
+    yield from getattr(value, "more_parts", ())

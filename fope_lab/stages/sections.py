@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from fope_lab.analysis.base import Analysis, parse_analysis
 from fope_lab.config.checks import Parsed
 from fope_lab.config.options import Entry, Option, entry_of
 from fope_lab.config.problems import ConfigError, Problem, collecting, shown, unknown_name
 from fope_lab.data.corpora.base import Corpus
-from fope_lab.data.corpora.registry import parse_corpus
-from fope_lab.data.recipe import Data, parse_data
-from fope_lab.data.tokenizers.recipe import TokenizerRecipe, parse_tokenizer
-from fope_lab.embeddings import Embedding, parse_embedding
+from fope_lab.data.corpora.registry import corpus_json_schema, parse_corpus
+from fope_lab.data.recipe import Data, data_json_schema, parse_data
+from fope_lab.data.tokenizers.recipe import (
+    TokenizerRecipe,
+    parse_tokenizer,
+    tokenizer_json_schema,
+)
+from fope_lab.embeddings import EMBEDDINGS, Embedding, parse_embedding
 from fope_lab.model.config import SCALES, ModelConfig
 
 SIZES = dataclasses.replace(entry_of(ModelConfig, "a model without a scale"), beside=("scale",))
@@ -72,16 +75,24 @@ def _scale(name: Any) -> dict[str, Any]:
     return {k: v for k, v in fields if k not in following or v != following[k]}
 
 
-def _section(name: str) -> functools.partial[dict[str, Any]]:
-    """The JSON Schema of a section by its name; sweep/schema.py has the schema itself."""
-    return functools.partial(dict, section=name)
+def section(
+    name: str, parse: Callable[[Any, Path], Any], schema: Callable[[], dict[str, Any]]
+) -> Parsed:
+    """What several kinds of stages parse alike. Their JSON Schemas refer to the section's by its
+    name, which sweep/schema.py writes once."""
+    SECTIONS[name] = schema
+    return Parsed(parse, functools.partial(dict, section=name))
 
 
+SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {}
+"""The JSON Schemas of the sections by name."""
 EmbeddingSection = Annotated[
-    Embedding, Parsed(lambda value, base: parse_embedding(value, at=()), _section("embedding"))
+    Embedding,
+    section("embedding", lambda value, _: parse_embedding(value, at=()), EMBEDDINGS.json_schema),
 ]
-ModelSection = Annotated[Any, Parsed(parse_model, _section("model"))]
-AnalysisSection = Annotated[Analysis, Parsed(parse_analysis, _section("analyses"))]
-CorpusSection = Annotated[Corpus, Parsed(parse_corpus, _section("corpus"))]
-DataSection = Annotated[Data, Parsed(parse_data, _section("data"))]
-TokenizerSection = Annotated[TokenizerRecipe, Parsed(parse_tokenizer, _section("tokenizer"))]
+ModelSection = Annotated[Any, section("model", parse_model, model_json_schema)]
+CorpusSection = Annotated[Corpus, section("corpus", parse_corpus, corpus_json_schema)]
+DataSection = Annotated[Data, section("data", parse_data, data_json_schema)]
+TokenizerSection = Annotated[
+    TokenizerRecipe, section("tokenizer", parse_tokenizer, tokenizer_json_schema)
+]

@@ -15,13 +15,11 @@ from typing import Any
 
 import yaml
 
-from fope_lab.analysis import parse_analysis
 from fope_lab.config.atomic_files import write_atomic
 from fope_lab.config.problems import ConfigError, did_you_mean, name_list, shown
 from fope_lab.config.yaml_document import Document
 from fope_lab.data.corpora.local import Files
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.hub import PREFIX
 from fope_lab.stages.base import FILE_KINDS, STAGE_TYPES
 from fope_lab.stages.key import digest
@@ -133,9 +131,10 @@ def analysis_content(
 ) -> dict[str, Any]:
     """Return the content of a sweep that runs an analysis on every checkpoint, or without any.
     `text` is the name of an analysis or '{type: name, option: value}'; `corpus` is written as in a
-    sweep file. Raises DataError for an unknown analysis or option, and SweepError."""
+    sweep file. Raises ConfigError for an unknown analysis or option, and SweepError."""
     analysis = parse_argument(text, "NAME")
-    parse_analysis(analysis)  # first, because names are misspelt most often
+    # The analysis first, because names are misspelt most often.
+    FILE_KINDS.entry("analysis").values({"analysis": analysis})
     section: dict[str, Any] = {"kind": "analysis", "analysis": analysis}
     if corpus is not None:
         section["corpus"] = parse_argument(corpus, "--corpus")
@@ -152,9 +151,7 @@ def _sections(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the kinds that an argument asks for, each with its fields, once for each task."""
     value = parse_argument(text, TASKS_FLAG)
     tasks_of = {
-        name: kind.task_names()
-        for name, kind in STAGE_TYPES.all().items()
-        if issubclass(kind, ModelEvaluation)
+        name: kind.task_names() for name, kind in STAGE_TYPES.all().items() if kind.measures_model
     }
     if isinstance(value, str):
         value = {value: {}}

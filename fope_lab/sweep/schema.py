@@ -6,32 +6,18 @@ required but its kind. What is right here may therefore still be wrong to `load_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from fope_lab.analysis import analysis_json_schema
 from fope_lab.config.options import entry_of
-from fope_lab.data.corpora.registry import corpus_json_schema
-from fope_lab.data.recipe import data_json_schema
-from fope_lab.data.tokenizers.recipe import tokenizer_json_schema
-from fope_lab.embeddings import EMBEDDINGS
 from fope_lab.stages.base import FILE_KINDS, STAGE_TYPES, UNTRAINED, Resources
-from fope_lab.stages.sections import model_json_schema
+from fope_lab.stages.sections import SECTIONS
 from fope_lab.stages.training import TrainSettings
 from fope_lab.sweep.sweep_file import SweepFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-SECTIONS: Mapping[str, Callable[[], dict[str, Any]]] = {
-    "analyses": analysis_json_schema,
-    "data": data_json_schema,
-    "corpus": corpus_json_schema,
-    "embedding": EMBEDDINGS.json_schema,
-    "model": model_json_schema,
-    "resources": entry_of(Resources).json_schema,
-    "tokenizer": tokenizer_json_schema,
-    "train": entry_of(TrainSettings).json_schema,
-}
-"""The parts of a stage's section that several kinds of stages share, by name."""
+MAPPINGS: Mapping[str, type[Any]] = {"resources": Resources, "train": TrainSettings}
+"""The mappings in a stage's section that several kinds of stages share, by name."""
 
 NOT_TRAINED = {
     "const": UNTRAINED,
@@ -47,8 +33,10 @@ def sweep_json_schema() -> dict[str, Any]:
     stages["patternProperties"] = {pattern: {"$ref": "#/$defs/stage"}}
     stages["additionalProperties"] = False
 
-    shared = {name: schema() for name, schema in SECTIONS.items()}
     kinds = {name: entry.json_schema() for name, entry in FILE_KINDS.entries.items()}
+    sections = {name: schema() for name, schema in SECTIONS.items()}
+    mappings = {name: entry_of(kind).json_schema() for name, kind in MAPPINGS.items()}
+    shared = dict(sorted((sections | mappings).items()))
     for name, schema in kinds.items():
         schema["properties"]["kind"] = True  # checked where the kind is chosen by it
         if STAGE_TYPES.all()[name].untrained is not None:

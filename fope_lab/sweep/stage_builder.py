@@ -16,7 +16,6 @@ from fope_lab.config import pydantic_errors
 from fope_lab.config.cache import Cache
 from fope_lab.config.problems import ConfigError, FieldPath, Problem, format_path
 from fope_lab.config.roles import MODEL, candidate_role, text_role
-from fope_lab.evaluation.base import Evaluation
 from fope_lab.stages.base import STAGE_TYPES, UNTRAINED, Resources, StageConfig, parse_stage
 from fope_lab.stages.internal import Select, SwapEmbedding
 from fope_lab.stages.labels import unique_labels
@@ -204,11 +203,12 @@ class StageBuilder:
         self._models |= {stage.key: stage for stage in parent.ancestors}
         if parent.stage is not None:
             self._check_parent(spec, parent.stage)
-        if isinstance(spec, Evaluation) and spec.embedding is not None and parent.exists:
+        unswapped, embedding = spec.without_swap()
+        if embedding is not None and parent.exists:
             given = fields.fields["embedding"]
-            parent = with_swapped_embedding(parent, spec.embedding, given, self._cache)
+            parent = with_swapped_embedding(parent, embedding, given, self._cache)
             needed = parent.ancestors
-            spec = dataclasses.replace(spec, embedding=None)
+            spec = unswapped
         axes = {**(parent.stage.axes if parent.stage else {}), **fields.axes}
         if not parent.exists and not isinstance(spec, Pretrain):  # an analysis of no model
             replaced = spec.key_replacements()

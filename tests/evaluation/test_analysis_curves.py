@@ -9,13 +9,13 @@ import pytest
 from measured import measured, ran
 from sections import read_section
 
-from fope_lab.analysis.base import ARRAYS
 from fope_lab.config.roles import MODEL, text_role
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import write_packed
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.analysis import AnalysisStage
 from fope_lab.model import Decoder, ModelConfig, save_model
+from fope_lab.stages.metric import ARRAYS
 
 OPTIONS = {"type": "attention-head", "layer": 1, "head": 2, "length": 4}
 

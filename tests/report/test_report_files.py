@@ -21,7 +21,6 @@ import pytest
 from matplotlib.colors import to_rgb
 from report_samples import finish, make_report, report_of, result, write_plan
 
-from fope_lab.analysis.base import ARRAYS
 from fope_lab.cli import main
 from fope_lab.drawing.svg import COLOURS, GRID, INK, MUTED, PAPER
 from fope_lab.evaluation.base import run
@@ -35,6 +34,7 @@ from fope_lab.report.files import (
     write_report,
 )
 from fope_lab.report.render.figures import draw_figures
+from fope_lab.stages.metric import ARRAYS
 from fope_lab.store.root import Store
 from fope_lab.sweep import Plan
 

@@ -30,12 +30,15 @@ class Task(ABC):
     """The name of the task in a sweep file."""
     version: ClassVar[int] = 1
     """Part of a stage's key. Raise it when the same options give other numbers than before."""
+    key_name: ClassVar[str]
+    """What a stage's key calls it, beside a version other than 1."""
     has_held_out: ClassVar[bool] = False
     """Whether the task keeps some of its rows out of training."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "task" in cls.__dict__:
+            cls.key_name = f"task {cls.task}"
             TASK_TYPES.register(cls.task, cls)
 
     def canonical(self) -> dict[str, Any]:

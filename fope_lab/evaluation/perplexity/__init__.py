@@ -16,7 +16,8 @@ from fope_lab.config.annotations import Doc
 from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, missing
 from fope_lab.data.corpora.base import Corpus
-from fope_lab.evaluation.base import ForwardPass, LengthsOption, ModelEvaluation
+from fope_lab.evaluation.base import LengthsOption, ModelEvaluation
+from fope_lab.stages.base import ForwardPass
 from fope_lab.stages.metric import LENGTH, POSITION, Measurement, Metric
 from fope_lab.stages.sections import CorpusSection
 

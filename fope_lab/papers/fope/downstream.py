@@ -32,7 +32,7 @@ from fope_lab.data import olmo_eval
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.base import ModelEvaluation
+from fope_lab.evaluation import Measurement, Metric, ModelEvaluation, error_of_mean
 from fope_lab.papers.fope.olmo_tasks import (
     PAPER_TASKS,
     PER_CHARACTER,
@@ -40,8 +40,6 @@ from fope_lab.papers.fope.olmo_tasks import (
     DownstreamQuestion,
     DownstreamTask,
 )
-from fope_lab.stages.metric import Measurement, Metric
-from fope_lab.statistics.intervals import error_of_mean
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context

@@ -28,7 +28,7 @@ from fope_lab.config.problems import ConfigError, Problem, collecting
 from fope_lab.data.chat import ASSISTANT
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.base import PromptedEvaluation
+from fope_lab.evaluation import Measurement, Metric, PromptedEvaluation, mean_and_error
 from fope_lab.papers.resonance.leval_tasks import (
     DATASET,
     MAX_NEW_TOKENS,
@@ -39,8 +39,6 @@ from fope_lab.papers.resonance.leval_tasks import (
     read_questions,
     scores,
 )
-from fope_lab.stages.metric import Measurement, Metric
-from fope_lab.statistics.intervals import mean_and_error
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context

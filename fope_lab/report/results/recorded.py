@@ -4,8 +4,8 @@ Unfinished trainings have curves too: what is durable is shown, and a note names
 curves are averaged over bins of rows, and a note says so.
 
 The `heatmaps` of a result are a list of {title, metric, x_label, y_label, x, y, values, low, high}.
-`values` has a row for each y; a missing value is null. A passkey's result has the accuracy by depth
-among its details, as `by_depth`: for each length, that in each tenth of the depths with a trial.
+`values` has a row for each y; a missing value is null. A kind of stage may have further ones among
+the details of its result (`heatmaps_in`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis import Analysis, Arrays
-from fope_lab.analysis.base import ARRAYS
-from fope_lab.evaluation.analysis import AnalysisStage
-from fope_lab.evaluation.retrieval import PASSKEY
 from fope_lab.report.results.cells import StageResult, group_by_section, group_seeds
 from fope_lab.report.results.layout import Axes, read_axes
-from fope_lab.stages.metric import Metric
+from fope_lab.stages.base import Picture
+from fope_lab.stages.metric import ARRAYS, Metric
 from fope_lab.store.folder import StageFolder
 from fope_lab.sweep.graph import Stage
 
@@ -177,7 +174,7 @@ def _mean_maps(
 
 def _entries(result: StageResult) -> list[Mapping[str, Any]]:
     """The heat maps that a result has, and the one that its details are enough for."""
-    return [*result.record.heatmaps, *depth_heatmaps(result.record.details)]
+    return [*result.record.heatmaps, *result.stage.spec.heatmaps_in(result.record.details)]
 
 
 def _map_values(entry: Mapping[str, Any]) -> NDArray[np.float64] | None:
@@ -190,34 +187,6 @@ def _map_values(entry: Mapping[str, Any]) -> NDArray[np.float64] | None:
     return values if whole and math.isfinite(entry["high"] - entry["low"]) else None
 
 
-def depth_heatmaps(details: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The passkey's heat map, in a list; empty if the details have none that can be read."""
-    try:
-        lengths = {
-            int(length): {float(entry["depth"]): float(entry["accuracy"]) for entry in entries}
-            for length, entries in details["by_depth"].items()
-        }
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return []
-    xs = sorted(lengths)
-    depths = sorted({depth for by_depth in lengths.values() for depth in by_depth})
-    if not depths:
-        return []
-    return [
-        {
-            "title": "Passkey accuracy by depth and context length",
-            "metric": PASSKEY,
-            "x_label": "context length, tokens",
-            "y_label": "depth of the key, %",
-            "x": xs,
-            "y": [round(100 * depth, 1) for depth in depths],
-            "values": [[lengths[x].get(depth) for x in xs] for depth in depths],
-            "low": 0.0,
-            "high": 1.0,
-        }
-    ]
-
-
 class DamagedError(Exception):
     """The arrays of an analysis are missing, or no figure can be drawn from them."""
 
@@ -228,11 +197,11 @@ class AnalysisResult:
 
     title: str
     stage: Stage
-    analysis: Analysis
+    analysis: Picture
     numbers: Mapping[str, float]
     folder: Path
 
-    def arrays(self) -> Arrays:
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Read the arrays from the store. They can be large, so only drawing reads them. Raises
         DamagedError."""
         checkpoint = StageFolder(self.folder).checkpoint()
@@ -263,10 +232,10 @@ def read_analyses(results: Sequence[StageResult]) -> tuple[AnalysisResult, ...]:
         axes = read_axes(result.stage for result in members)
         several_seeds = len({result.stage.seed for result in members}) > 1
         for result in members:
-            stage, spec = result.stage, result.stage.spec
-            if not (isinstance(spec, AnalysisStage) and result.state.is_done):
+            stage, analysis = result.stage, result.stage.spec.picture()
+            if analysis is None or not result.state.is_done:
                 continue
-            name = spec.analysis.name
+            name = analysis.name
             title = name if section == name else f"{name} ({section})"
             parts = [stage.embedding]
             if axes.series:
@@ -276,5 +245,5 @@ def read_analyses(results: Sequence[StageResult]) -> tuple[AnalysisResult, ...]:
             if details := ", ".join(filter(None, parts)):
                 title = f"{title}: {details}"
             numbers = result.record.numbers
-            analyses.append(AnalysisResult(title, stage, spec.analysis, numbers, result.folder))
+            analyses.append(AnalysisResult(title, stage, analysis, numbers, result.folder))
     return tuple(analyses)

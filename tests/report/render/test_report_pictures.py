@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 from report_samples import BASE, finish, make_report, write_plan
 
-from fope_lab.analysis.base import ARRAYS
 from fope_lab.analysis.decay import Decay
 from fope_lab.evaluation.base import run
-from fope_lab.evaluation.retrieval import Answered, by_depth
+from fope_lab.evaluation.retrieval import Answered, by_depth, depth_heatmaps
 from fope_lab.report import Report
 from fope_lab.report.render.documents import render_html, render_markdown
 from fope_lab.report.render.figures import draw_analyses, draw_figures, draw_heatmaps, shown_number
 from fope_lab.report.render.json import report_json
-from fope_lab.report.results.recorded import depth_heatmaps, group_heatmaps
-from fope_lab.stages.metric import ResultRecord
+from fope_lab.report.results.recorded import group_heatmaps
+from fope_lab.stages.metric import ARRAYS, ResultRecord
 from fope_lab.store.root import Store
 from fope_lab.sweep import Plan
 from fope_lab.sweep.graph import Stage
