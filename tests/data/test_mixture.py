@@ -34,8 +34,8 @@ MIX = {
 }
 
 
-@pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, few_modules: None) -> dict[str, Path]:
     """The train splits of the two corpora of MIX."""
     directories = {}
     for index, name in enumerate(("python-docs", "python-docstrings")):

@@ -198,7 +198,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, dict[s
     return found
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(
     which=st.integers(0, len(SPECS) - 1),
     seed=st.integers(0, 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -50,9 +51,13 @@ def build(spec: Any) -> PositionEmbedding:
 
 
 @pytest.mark.parametrize("spec", ["nope", "rope", *BIASES])
-@pytest.mark.parametrize("kv_heads", [4, 2, 1])
-@pytest.mark.parametrize("place", POSITIONS)
-@pytest.mark.parametrize("queries", [LENGTH, 40, 1])
+@pytest.mark.parametrize(
+    ("kv_heads", "place", "queries"),
+    [
+        *itertools.product([2], POSITIONS, [LENGTH, 40, 1]),
+        *itertools.product([4, 1], ["from 0", "with gaps"], [40]),
+    ],
+)
 def test_it_is_the_plain_softmax_with_its_gradients(
     spec: Any, kv_heads: int, place: str, queries: int
 ) -> None:
@@ -63,9 +68,10 @@ def test_it_is_the_plain_softmax_with_its_gradients(
         assert_same(*found, *of, *embedding.parameters())
 
 
-@pytest.mark.parametrize("spec", BIASES)
-@pytest.mark.parametrize("queries", [1, 5, 1000])
-@pytest.mark.parametrize("pairs", [1, 200, 10**6])
+@pytest.mark.parametrize("spec", ["alibi", "kerple", "fire"])
+@pytest.mark.parametrize(
+    ("queries", "pairs"), [(1, 10**6), (1000, 1), (5, 200), (1000, 200), (1000, 10**6)]
+)
 @pytest.mark.parametrize("place", ["from 0", "with gaps"])
 def test_the_size_of_a_chunk_changes_nothing(
     spec: str, queries: int, pairs: int, place: str, monkeypatch: pytest.MonkeyPatch

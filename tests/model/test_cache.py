@@ -17,7 +17,7 @@ from fope_lab.embeddings.presets import PRESETS
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.cache import KeyValueCache, LayerCache
 
-CONFIG = ModelConfig(num_layers=3, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=90)
+CONFIG = ModelConfig(num_layers=2, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=90)
 TRAIN_LENGTH, LENGTH = 32, 41
 ANEW = ["dynamic-ntk", "random-rope"]
 """Embeddings that rotate all keys anew for each length."""
@@ -69,7 +69,7 @@ def test_every_embedding_of_the_registry_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in EMBEDDINGS if name not in ANEW])
-@pytest.mark.parametrize("lengths", [[30, *[1] * 11], [1] * LENGTH, [13, 20, 8], [LENGTH]])
+@pytest.mark.parametrize("lengths", [[30, *[1] * 11], [1, 1, 11, 20, 8], [LENGTH]])
 def test_pieces_have_the_logits_of_the_whole(name: str, lengths: list[int]) -> None:
     model = build(name)
     with torch.no_grad():
@@ -162,7 +162,7 @@ def test_a_pass_that_fails_leaves_the_cache_as_it_was() -> None:
     model, ids, cache = build("kerple"), tokens(), KeyValueCache(CONFIG.num_layers, room=8)
     with torch.no_grad():
         model(ids[:, :20], cache=cache)
-        handle = model.layers[2].register_forward_pre_hook(lambda *_: 1 / 0)
+        handle = model.layers[1].register_forward_pre_hook(lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model(ids[:, 30:], cache=cache)
         handle.remove()
@@ -193,7 +193,7 @@ def test_it_works_in_every_mode_of_inference(how: str) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("last", [1, 5, LENGTH, LENGTH + 1])
+@pytest.mark.parametrize("last", [5, LENGTH, LENGTH + 1])
 @pytest.mark.parametrize("name", EMBEDDINGS)
 def test_the_last_states_alone_are_those_of_all(name: str, last: int) -> None:
     model, ids = build(name, qk_norm="layer"), tokens()

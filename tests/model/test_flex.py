@@ -37,9 +37,11 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("on_a_cpu")
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-@pytest.mark.parametrize("spec", RELATIVE)
-@pytest.mark.parametrize("kv_heads", [4, 2, 1])
-@pytest.mark.parametrize("length", [1, 77, 128, 300])
+@pytest.mark.parametrize(
+    ("spec", "kv_heads"),
+    [("alibi", 2), ("kerple", 4), ("kerple", 2), ("kerple", 1), ("kerple-power", 2)],
+)
+@pytest.mark.parametrize("length", [1, 77, 300])
 def test_it_is_the_plain_softmax_with_its_gradients(spec: str, kv_heads: int, length: int) -> None:
     embedding = build_embedding(spec, **SIZES).double()
     q, k, v = inputs(length, kv_heads)

@@ -54,11 +54,8 @@ def of_two_layers(config: ModelConfig, **options: Any) -> int:
 
 FEED_FORWARDS = get_args(get_type_hints(ModelConfig)["feed_forward"])
 BLOCKS: list[dict[str, Any]] = [
-    *(
-        {"feed_forward": forward, "qk_norm": norm}
-        for forward in FEED_FORWARDS
-        for norm in ("none", "layer", "rms")
-    ),
+    *({"feed_forward": forward} for forward in FEED_FORWARDS),
+    *({"qk_norm": norm} for norm in ("layer", "rms")),
     {"norm": "layer"},
     {"norm": "layer", "biases": True, "feed_forward": "gelu_tanh"},
 ]

@@ -12,9 +12,9 @@ from analysed import figure_text, random_model
 from fope_lab.analysis import Subject, analysis_names, parse_analysis
 
 TEXT = "It isn't known, nor 'tis likely to be; what's done is done, & that's it. No more."
-SHORT = {"sequences": 2, "length": 30}
+SHORT = {"sequences": 2, "length": 16}
 SMALL: dict[str, tuple[dict[str, Any], str]] = {
-    "attention-head": ({"layer": 1, "head": 3, "length": 20}, "Queries, layer 1, head 3"),
+    "attention-head": ({"layer": 1, "head": 3, "length": 8}, "Queries, layer 1, head 3"),
     "base-bound": ({"lengths": (64, 256), "step": 0.1, "most": 1e5}, "context length, tokens"),
     "cauchy-schwarz": (SHORT, "most on the previous token"),
     "constructions": ({"head_dim": 16, "length": 64}, "slowest pair, base 500,000"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.special
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +24,7 @@ MOST = 20
 Array = np.ndarray
 
 
+@functools.cache
 def t_paths(first: int, seed: int) -> Array:
     """The t statistics at `first` … MOST seeds, (PATHS, looks), of equal models."""
     x = np.random.default_rng(seed).standard_normal((PATHS, MOST))
@@ -69,7 +72,7 @@ def test_the_second_look_by_another_integral(first: int, level: float) -> None:
         r = t * math.sqrt(first / (first - 1 + t * t))
         root = math.sqrt(max(0.0, bound * (r**2 + 1 - bound)))
         low, high = ((r + by) / (bound - 1) * math.sqrt(first) for by in (-root, root))
-        return float(scipy.stats.t.cdf(high, first) - scipy.stats.t.cdf(low, first))
+        return float(scipy.special.stdtr(first, high) - scipy.special.stdtr(first, low))
 
     rate, _ = scipy.integrate.quad(
         lambda t: crosses(t) * scipy.stats.t.pdf(t, first - 1), 0, inside, limit=500
@@ -98,7 +101,7 @@ def test_one_side_errs_half_as_often(first: int) -> None:
         assert rate * PATHS <= scipy.stats.binom.ppf(1 - 1e-5, PATHS, level / 2)
 
 
-@pytest.mark.parametrize("first", [2, 3, 5, 10])
+@pytest.mark.parametrize("first", [2, 5])
 def test_a_smaller_level_has_a_boundary_further_out(first: int) -> None:
     values = np.array([critical_values(first, level) for level in LEVELS])
     assert (np.diff(values, axis=0) < 0).all()
