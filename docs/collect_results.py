@@ -17,7 +17,7 @@ from typing import Any
 
 from docs.generate.shipped import ROOT, sweep_files
 from fope_lab.config.problems import UserError
-from fope_lab.orchestration.sweep_report import report_of_sweep
+from fope_lab.orchestration.run_sweeps import report_of_sweep
 from fope_lab.report.render.json import report_json
 from fope_lab.store.root import Store
 from fope_lab.store.state import Status

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.evaluation.base import Evaluation, run
+from fope_lab.evaluation.base import Evaluation
+from fope_lab.evaluation.context import run
 from fope_lab.stages.metric import ResultRecord
 from fope_lab.store.folder import StageFolder
 from fope_lab.store.root import Store

@@ -80,7 +80,7 @@ def run_workers(
     if is_retry:
         size = _available_size(spec.resources, sizes_to_go_on(spec))
         spec = with_size(spec, size)
-    inputs: Any = WithPlugins(WorkerInputs(spec, attempt.writer.handle, parents, folder))
+    inputs = WithPlugins(WorkerInputs(spec, attempt.writer.handle, parents, folder))
     trainer = TorchTrainer(
         functools.partial(_work, inputs),
         # Some sums, such as those of counts, are on the CPU.
@@ -150,7 +150,7 @@ def _available_size(resources: Resources, sizes: Sequence[int]) -> int:
 
 
 def _work(
-    inputs: WorkerInputs,
+    carried: WithPlugins[WorkerInputs],
 ) -> tuple[dict[str, Any] | StageStoppedError, Checkpoint | None, Execution]:
     """Do one worker's part; returns its result, the last checkpoint, and what it ran on.
 
@@ -162,6 +162,7 @@ def _work(
 
     from trainers.workers import STRATEGIES, is_lost_peer
 
+    inputs = carried.value
     resources = inputs.spec.resources
     torch.set_num_threads(resources.threads)
     workers = STRATEGIES[resources.strategy]()

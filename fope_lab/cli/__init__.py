@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
             from fope_lab.config.plugins import load_plugins
 
             load_plugins(names, at=("--plugins",))
-        code = options._command.run(options)
+        code = options._command.run(options)  # the function in commands/, such as running.run
         sys.stdout.flush()  # here, where an error is caught, and not when Python ends
     except KeyboardInterrupt:
         return INTERRUPTED

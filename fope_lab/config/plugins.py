@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from fope_lab.config.problems import (
     ConfigError,
@@ -35,6 +35,7 @@ from fope_lab.config.problems import (
     nearest_name,
 )
 
+T = TypeVar("T")
 GROUP = "fope_lab.plugins"
 """The entry-point group in which a package names its modules."""
 BASES = {
@@ -143,18 +144,18 @@ def plugin_of(module: str) -> Plugin | None:
     return _loaded.get(module)
 
 
-class WithPlugins:
-    """Carries a value to another process: unpickling imports the plug-ins and gives the value."""
+@dataclass(frozen=True)
+class WithPlugins(Generic[T]):
+    """Carries a value to another process: unpickling imports the plug-ins before the value."""
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    value: T
 
     def __reduce__(self) -> tuple[Any, ...]:
         plugins = tuple(plugin for plugin in loaded_plugins() if not plugin.installed)
         return _unpacked, (plugins, pickle.dumps(self.value))
 
 
-def _unpacked(plugins: Sequence[Plugin], value: bytes) -> Any:
+def _unpacked(plugins: Sequence[Plugin], value: bytes) -> WithPlugins[Any]:
     load_installed()
     for plugin in plugins:
         if plugin.module not in _loaded:
@@ -162,7 +163,7 @@ def _unpacked(plugins: Sequence[Plugin], value: bytes) -> Any:
                 _import_file(plugin.module, plugin.file)
             else:
                 _import(plugin.module)
-    return pickle.loads(value)
+    return WithPlugins(pickle.loads(value))
 
 
 def _load(name: str, base: Path) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count, takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fope_lab.config.annotations import Doc, Interval
@@ -19,8 +18,6 @@ from fope_lab.stages.sections import EmbeddingSection
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
-    from fope_lab.evaluation.shared_work import Workers
-    from fope_lab.store.writer import RunWriter
 
 
 LengthsOption = Annotated[Lengths, Doc("The context lengths to measure at, in tokens.")]
@@ -31,7 +28,7 @@ class Evaluation(StageConfig):
     """A stage that trains nothing: it measures a model, or draws what a paper draws of none."""
 
     version = 1
-    entry_point = "fope_lab.evaluation.base:run"
+    entry_point = "fope_lab.evaluation.context:run"
 
     embedding: Annotated[
         EmbeddingSection | None,
@@ -104,18 +101,3 @@ class PromptedEvaluation(ModelEvaluation):
             label = tokenizer_label(tokenizer)
             message = f"the tokenizer {label} has no chat template to write prompts in"
             yield Problem(("format",), message)
-
-
-def run(
-    spec: Evaluation,
-    writer: RunWriter,
-    parents: Mapping[str, Path],
-    workers: Workers | None = None,
-) -> dict[str, Any]:
-    """Run an evaluation of the models in `parents`, and return the content of its result.json: the
-    entry point of every evaluation, which its trial calls (orchestration/trial.py). All `workers`
-    of a group call this and get the same numbers; only worker 0's writer writes."""
-    from fope_lab.evaluation.context import Context  # imports torch
-
-    context = Context(spec, writer, parents, workers)
-    return context.record(spec.run(context)).as_json()

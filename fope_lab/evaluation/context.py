@@ -25,7 +25,7 @@ from fope_lab.store.writer import durable_rows
 if TYPE_CHECKING:
     from torch import nn
 
-    from fope_lab.stages.base import StageConfig
+    from fope_lab.evaluation.base import Evaluation
     from fope_lab.store.writer import RunWriter
 
 
@@ -59,7 +59,7 @@ class Context:
 
     def __init__(
         self,
-        spec: StageConfig,
+        spec: Evaluation,
         writer: RunWriter,
         parents: Mapping[str, Path],
         workers: Workers | None = None,
@@ -195,3 +195,16 @@ class Context:
     def save(self, write: Callable[[Path], None]) -> None:
         """Have `write` fill a folder with files, which the stage keeps as its checkpoint."""
         self._writer.save_checkpoint(self.work.final_step, write)
+
+
+def run(
+    spec: Evaluation,
+    writer: RunWriter,
+    parents: Mapping[str, Path],
+    workers: Workers | None = None,
+) -> dict[str, Any]:
+    """Run an evaluation of the models in `parents`, and return the content of its result.json: the
+    entry point of every evaluation, which its trial calls (orchestration/trial.py). All `workers`
+    of a group call this and get the same numbers; only worker 0's writer writes."""
+    context = Context(spec, writer, parents, workers)
+    return context.record(spec.run(context)).as_json()

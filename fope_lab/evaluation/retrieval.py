@@ -83,7 +83,7 @@ class Retrieval(ModelEvaluation):
 
     @property
     def names(self) -> Sequence[str]:
-        """What is asked: keys of METRICS."""
+        """What is asked: keys of METRICS, by default the name of the kind."""
         return (str(self.kind),)
 
     @property

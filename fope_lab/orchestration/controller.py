@@ -146,7 +146,7 @@ def run_stages(
         shown.enter_context(watch(searcher.states, ray.cluster_resources))
         with contextlib.ExitStack() as tuned, ending_with_ray, _losses_told():
             tuned.callback(free_leases)
-            _tuner(by_key, store, searcher, scratch, ending).fit()
+            _tuner(by_key, store, searcher, scratch, ending).fit()  # calls searcher.suggest
         interruption.check()
     return searcher.states()
 
@@ -164,7 +164,7 @@ def _tuner(
     trainable = tune.with_resources(
         tune.with_parameters(
             run_stage,
-            stages=WithPlugins(stages),  # arrives as the plain mapping
+            stages=WithPlugins(stages),
             store_root=str(store),
             checkout=Checkout.current(),
             code={path: file.code for path, file in source_of(modules).items()},

@@ -38,7 +38,7 @@ from fope_lab.store.root import Store
 from fope_lab.store.state import IMPORTANCE, StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.stage_filter import SHOWN_DIGITS
-from fope_lab.tracking.names import WIDTH, run_names
+from fope_lab.tracking.outline import WIDTH, run_names
 
 SHOWN_CAUSES, NAMED_STAGES = 3, 3
 """How many causes the screen shows, in a line each, and how many of its stages it names."""

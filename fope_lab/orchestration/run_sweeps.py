@@ -1,10 +1,14 @@
-"""Runs sweeps: shows the progress, keeps MLflow up to date, and writes the reports."""
+"""Runs sweeps: shows the progress, keeps MLflow up to date, and writes the reports.
+
+A report links to the runs in MLflow."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -15,22 +19,24 @@ from fope_lab.config.problems import counted
 from fope_lab.orchestration.cluster_address import LOCAL, prepare_environment, require_cluster
 from fope_lab.orchestration.live_view import live_view
 from fope_lab.orchestration.progress import RunProgress, print_problems
-from fope_lab.orchestration.sweep_report import keep_report, report_artifacts, tracked_report
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.planning.needed_stages import NeededStates, plan_sweeps
+from fope_lab.report.build import Report, RunLinks, build_report, provenance
+from fope_lab.report.files import REPORT_FILES, WrittenReport, named_panels, write_report
 from fope_lab.report.render.json import report_numbers
 from fope_lab.report.render.terminal import print_report
+from fope_lab.report.results.frame import results_frame
 from fope_lab.store.attempts import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.records import StoreError
-from fope_lab.store.root import Store
+from fope_lab.store.root import Store, StoreSnapshot
 from fope_lab.store.state import CACHED, StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
-from fope_lab.sweep.plan import ACTIONS, Plan, notes, stages_of
+from fope_lab.sweep.plan import ACTIONS, Plan, keep_file, notes, stages_of
 from fope_lab.sweep.stage_filter import StageFilter, every_stage, stages_to_redo
 from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.tracker import Tracker, TrackingThread
-from fope_lab.tracking.uris import is_server
+from fope_lab.tracking.uris import is_server, run_link
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -220,7 +226,7 @@ def _run_stages(
 
     @contextlib.contextmanager
     def watch(read_states: ReadStates, read_room: ReadRoom) -> Iterator[None]:
-        tracking.start()
+        tracking.start()  # its thread calls Tracker.project every few seconds
         progress = RunProgress(stages, store, forecasts, read_room)
         try:
             with live_view(progress, read_states, console):
@@ -278,3 +284,44 @@ def _finish(
     if problem:
         again = f"Run `{tracker.sync_command}` to finish it."
         say(console, f"MLflow is not up to date: {problem}. {again}", style="yellow")
+
+
+def report_of_sweep(sweep: Sweep, store: Store, tracking_uri: str | None) -> Report:
+    """The results so far of a sweep. Raises TrackingError for a URI that is not MLflow's."""
+    return tracked_report(sweep, store, Tracker(store.root, tracking_uri))
+
+
+def tracked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
+    """The results so far of a sweep; no MLflow server is contacted."""
+    runs = tracker.runs(sweep)
+    ids = {key: run.run_id for key, run in runs.items()}
+    experiment = next((run.experiment_id for run in runs.values()), "")
+    addresses = {key: run_link(tracker.uri, experiment, run) for key, run in ids.items()}
+    links = RunLinks(ids, addresses, tracker.view_links(sweep.name))
+    snapshot = StoreSnapshot.of(store)
+    forecasts = functools.cache(lambda: forecast_seconds(sweep.stages, snapshot))
+
+    def seconds(stages: Sequence[Stage]) -> float | None:
+        """The seconds of the stages in all, from what was measured; None if one is unknown."""
+        times = [forecasts().get(stage.key) for stage in stages]
+        known = [time for time in times if time is not None]
+        return sum(known) if times and len(known) == len(times) else None
+
+    source = provenance(sweep, snapshot)
+    return build_report(sweep, snapshot, provenance=source, links=links, seconds=seconds)
+
+
+def report_artifacts(report: Report, written: WrittenReport) -> dict[str, bytes]:
+    """The files that MLflow gets of a report: itself, its numbers as a table, and its figures."""
+    files = {name: (written.page.parent / name).read_bytes() for name in REPORT_FILES}
+    table = results_frame(report.stages).to_csv(index=False)
+    figures = named_panels(report).items()
+    drawn = {f"figures/{name}.svg": panel.svg().encode() for name, panel in figures}
+    return files | {"results.csv": table.encode()} | drawn
+
+
+def keep_report(report: Report, store: Store) -> WrittenReport:
+    """Write the report into its folder in the store, and from which file it came."""
+    written = write_report(report, store.report(report.name))
+    keep_file(report.name, Path(report.path), store)
+    return written

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.config.atomic_files import MAKE_ROOM, is_full_disk
+from fope_lab.config.plugins import WithPlugins
 from fope_lab.config.processor import processor
 from fope_lab.config.roles import MODEL
 from fope_lab.orchestration.drivers import stop_request
@@ -55,7 +56,7 @@ PROCESS_RETRIES = 3
 def run_stage(
     config: Mapping[str, Any],
     *,
-    stages: Mapping[str, Stage],
+    stages: WithPlugins[Mapping[str, Stage]],
     store_root: str,
     checkout: Checkout | None,
     code: Mapping[str, str],
@@ -67,7 +68,7 @@ def run_stage(
     from ray import tune
 
     try:
-        state = run_until_ended(config, stages, Store.create(store_root), checkout, code)
+        state = run_until_ended(config, stages.value, Store.create(store_root), checkout, code)
     except StoreError as error:  # this node can't write to the store
         state = StageState(Status.FAILED, str(error))
     tune.report({STATUS: str(state.status), REASON: state.reason})
@@ -201,6 +202,7 @@ class _StageWork:
         _reset_process(spec.resources.threads)
         if isinstance(spec, TrainingConfig):
             attempt.writer.observe = SystemMonitor().measure_if_due
+        # `run` of trainers/stage.py for a training, of evaluation/context.py for an evaluation.
         result: dict[str, Any] = load_function(spec.entry_point)(spec, attempt.writer, parents)
         return result, execution_here(spec.resources)
 

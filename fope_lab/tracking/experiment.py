@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fope_lab.store.checkpoint import Checkpoint
 from fope_lab.tracking.client import Patience, concerns_one_run
@@ -18,8 +18,6 @@ from fope_lab.tracking.stage_run import (
     MODEL_ID,
     SUMMARY,
     Dataset,
-    Point,
-    PointId,
     Timeline,
 )
 
@@ -28,12 +26,27 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment as MlflowExperiment
     from mlflow.entities import Run as MlflowRun
 
+PointId = tuple[str, int, int]
+"""The name, step and timestamp of a point, which identify it within a run: the value follows."""
 ENTRIES_PER_BATCH = 1_000
 """MLflow's limit for the metrics, parameters and tags of a request."""
 PARAMS_PER_BATCH = TAGS_PER_BATCH = 100
 """MLflow's limits for the parameters and for the tags of a request."""
 WITHOUT_MODELS = ("ENDPOINT_NOT_FOUND", "NOT_IMPLEMENTED", "FEATURE_DISABLED")
 """The error codes of a server that has no models, because it is too old, say."""
+
+
+class Point(NamedTuple):
+    """A point of a metric as MLflow stores it; `timestamp` is in ms since 1970."""
+
+    name: str
+    step: int
+    timestamp: int
+    value: float
+
+    @property
+    def id(self) -> PointId:
+        return self.name, self.step, self.timestamp
 
 
 class Run:

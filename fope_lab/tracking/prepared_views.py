@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.stages.labels import label, telling_columns
-from fope_lab.tracking.names import StageOutline
-from fope_lab.tracking.outline import Outline
+from fope_lab.tracking.outline import Outline, StageOutline
 from fope_lab.tracking.stage_run import CURRENT, EDITION, ERRORS, LINE, SUMMARY, valid_name
 
 TAG = "mlflow.sharedViewState."

@@ -1,15 +1,25 @@
 """Sends what an experiment lacks of a sweep: the runs of its stages, its report and its views.
 
+The metrics are the rows that a stage logs, then its result. MLflow's lists and its compare page
+know the last value of a metric alone. So each point of a curve over lengths is also a metric of its
+own: perplexity_by_length at 64 is perplexity/64, too. MLflow stores an infinity as 1.8e308, which
+flattens every chart that shows it. So a value that is not finite becomes NaN, a gap in the line,
+and the run's tag `non_finite` names the value.
+
 MLflow can't delete points. So a run with points that the store no longer has, because its newest
 checkpoint was damaged and the work was repeated, is deleted and created again.
 """
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fope_lab.config.roles import MODEL
+from fope_lab.stages.metric import LENGTH, WORDS, DamagedResultError, ResultRecord
 from fope_lab.store.checkpoint import Checkpoint
 from fope_lab.store.folder import StageFolder
 from fope_lab.store.root import Store
@@ -17,13 +27,22 @@ from fope_lab.store.state import Status
 from fope_lab.store.writer import Row
 from fope_lab.sweep.plan import ChangesSince
 from fope_lab.tracking import stage_run
-from fope_lab.tracking.experiment import Experiment, Run
+from fope_lab.tracking.experiment import Experiment, Point, Run
 from fope_lab.tracking.ledger import Ledger, RunRecord
-from fope_lab.tracking.names import StageOutline
-from fope_lab.tracking.outline import Outline
+from fope_lab.tracking.outline import Outline, StageOutline
 from fope_lab.tracking.prepared_views import prepared_views, tag_name
-from fope_lab.tracking.stage_run import CURRENT, EDITION, SUMMARY, Timeline
+from fope_lab.tracking.stage_run import (
+    CURRENT,
+    EDITION,
+    ERRORS,
+    SUMMARY,
+    TAG_LENGTH,
+    Timeline,
+    valid_name,
+)
 
+LISTED_AXES = (LENGTH.name, WORDS.name)
+"""The axes whose curves have few points; those over positions have too many for a list."""
 MLFLOW_STATUS = {
     Status.DONE: "FINISHED",
     Status.FAILED: "FAILED",
@@ -78,10 +97,10 @@ class Upload:
         known = self._ledger.run(self._outline.name, stage.kind, stage.key)
         if run is None or now.completed is None or known != self._record(run, now):
             rows = _all_rows(folder, now)
-            if text := stage_run.not_finite(rows):
+            if text := not_finite(rows):
                 wanted["non_finite"] = text
             run = run or experiment.create(stage.key, wanted, now.started)
-            logged = [point for row in rows for point in stage_run.points(row, stage.curves)]
+            logged = [point for row in rows for point in points(row, stage.curves)]
             if not run.points() <= {point.id for point in logged}:
                 run = experiment.replace(stage.key, wanted, now.started)
             present = run.points()
@@ -122,7 +141,7 @@ class Upload:
         is_new = model is not None and run.tags.get(stage_run.MODEL_ID) != model
         if model and is_new and stage_run.reads_same_model(stage, self._stages, self._store):
             rows = [] if stage_run.leaves_model(stage) else _all_rows(folder, now)
-            measured = stage_run.measured_points(rows, stage.curves)
+            measured = measured_points(rows, stage.curves)
             data = stage_run.datasets(stage, self._stages, self._store)
             run.add_read_model(model, measured, data[0] if data else None)
 
@@ -148,7 +167,7 @@ class Upload:
         # The revision is saved before the points, so that two reports never share a step.
         revision = int(run.tags.get("revision", "0")) + 1
         run.log((), {"revision": str(revision)}, {})
-        run.log(stage_run.points(Row(revision, report.time, dict(report.metrics)), {}), {}, {})
+        run.log(points(Row(revision, report.time, dict(report.metrics)), {}), {}, {})
         for name in report.files:
             folder, _, _ = name.rpartition("/")
             run.add_file(self._ledger.folder(sweep) / name, folder or None)
@@ -177,7 +196,75 @@ def _all_rows(folder: StageFolder, now: Timeline) -> list[Row]:
     rows = folder.rows()
     if now.completed is None:
         return rows
-    return [*rows, *stage_run.result_rows(folder.result() or {}, rows, now.completed)]
+    return [*rows, *result_rows(folder.result() or {}, rows, now.completed)]
+
+
+def points(row: Row, curves: Mapping[str, str]) -> list[Point]:
+    """The metrics of a row as points; a value that is not finite becomes NaN.
+
+    `curves` has the axis of each metric that is a curve.
+    """
+    found = []
+    for name, value in row.values.items():
+        number = float(value) if math.isfinite(value) else math.nan
+        found.append(Point(valid_name(name), row.step, row.timestamp, number))
+        if (axis := curves.get(name)) in LISTED_AXES:
+            listed = f"{name.removesuffix(f'_by_{axis}')}/{row.step}"
+            found.append(Point(valid_name(listed), 0, row.timestamp, number))
+    return found
+
+
+def result_rows(content: Mapping[str, Any], rows: Sequence[Row], timestamp: int) -> list[Row]:
+    """The numbers of a result.json that `rows` lack, as rows with the given timestamp in ms.
+
+    These are 95 % intervals, NAME_ci95_low and NAME_ci95_high, and numbers that are known only at
+    the end. The step is the x of a curve, else the last one that the rows have for the name, or 0.
+    """
+    try:
+        measured = ResultRecord.parse(content).metrics
+    except DamagedResultError:
+        return []
+    last_steps = {name: row.step for row in rows for name in row.values}
+    present = {(name, row.step) for row in rows for name in row.values}
+    by_step: dict[int, dict[str, float]] = {}
+    for measurement in measured:
+        step = measurement.x
+        if step is None:
+            step = last_steps.get(measurement.name, 0)
+        columns = dict(measurement.row)
+        if measurement.ci95 is not None:
+            ends = (f"{measurement.name}_ci95_low", f"{measurement.name}_ci95_high")
+            columns |= zip(ends, measurement.ci95, strict=True)
+        for name, value in columns.items():
+            if (name, step) not in present:
+                by_step.setdefault(step, {})[name] = value
+    return [Row(step, timestamp, values) for step, values in by_step.items()]
+
+
+def measured_points(rows: Iterable[Row], curves: Mapping[str, str]) -> list[Point]:
+    """What an evaluation says of its model: the last value of each metric but whole curves.
+
+    A value that is not finite is left out, because MLflow stores NaN of a model as 0. The machine's
+    load is left out, too.
+    """
+    last = {point.name: point for row in rows for point in points(row, curves)}
+    whole = tuple(f"{curve}{end}" for curve in curves for end in ("", *ERRORS))
+    return [
+        point
+        for name, point in last.items()
+        if name not in whole and not name.startswith("system/") and math.isfinite(point.value)
+    ]
+
+
+def not_finite(rows: Iterable[Row]) -> str | None:
+    """The values that are not finite, such as "perplexity_by_length=inf at 8192", or None."""
+    found = [
+        f"{name}={value} at {row.step}"
+        for row in rows
+        for name, value in row.values.items()
+        if not math.isfinite(value)
+    ]
+    return ", ".join(found)[:TAG_LENGTH] or None
 
 
 def _mark(path: Path) -> tuple[int, int] | None:

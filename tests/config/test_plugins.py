@@ -125,7 +125,7 @@ def test_another_process_imports_the_plugins_first(mine: Path, tmp_path: Path) -
     load_plugins([mine])
     kind = EMBEDDING_TYPES.all()["mine"]
     (tmp_path / "value").write_bytes(pickle.dumps(WithPlugins(kind(strength=3.0))))
-    read = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')))"
+    read = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).value)"
     command = [sys.executable, "-c", read, str(tmp_path / "value")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "Mine(strength=3.0)"

@@ -23,7 +23,8 @@ from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import write_packed
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation import shared_work
-from fope_lab.evaluation.base import Evaluation, run
+from fope_lab.evaluation.base import Evaluation
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.shared_work import SharedWork, Workers
 from fope_lab.model import Decoder, ModelConfig, save_model
 from fope_lab.stages.base import STAGE_TYPES

@@ -18,7 +18,7 @@ from sweep_files import PRETRAIN_LINE, load, of, told, write
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.evaluation.base import run
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.lm_eval import LMEval, tasks
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
 from fope_lab.report import build_report

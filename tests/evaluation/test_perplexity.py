@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from fope_lab.config.problems import ConfigError
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.base import run
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.perplexity import Perplexity
 from fope_lab.evaluation.perplexity.losses import (
     LOSS_ROWS,

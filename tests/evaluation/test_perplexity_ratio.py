@@ -13,7 +13,7 @@ from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.evaluation.base import run
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.perplexity import Perplexity
 from fope_lab.evaluation.perplexity.losses import perplexity
 from fope_lab.model import load_model

@@ -20,7 +20,7 @@ from torch import Tensor
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.passkey import Trial, build_trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.evaluation.base import run
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.retrieval import Answered, Needle, Passkey, Retrieval, Ruler, by_depth
 from fope_lab.evaluation.scoring.exact_match import exact_match
 from fope_lab.stages.metric import wilson_interval

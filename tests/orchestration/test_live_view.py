@@ -21,7 +21,7 @@ from fope_lab.store.state import CACHED, StageState, Status
 from fope_lab.sweep import Sweep, load_sweep
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import block_descendants
-from fope_lab.tracking.names import run_names
+from fope_lab.tracking.outline import run_names
 
 SWEEP = """
 name: five-hundred

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from fope_lab.orchestration import controller
 from fope_lab.orchestration import run_sweeps as running
-from fope_lab.orchestration.sweep_report import report_of_sweep
+from fope_lab.orchestration.run_sweeps import report_of_sweep
 from fope_lab.report.files import REPORT_FILES
 from fope_lab.report.render.terminal import print_report
 from fope_lab.store.records import StoreError

@@ -14,6 +14,7 @@ import pytest
 import ray.tune
 
 from fope_lab.config.atomic_files import MAKE_ROOM
+from fope_lab.config.plugins import WithPlugins
 from fope_lab.orchestration import trial
 from fope_lab.orchestration.drivers import stop_request
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_stage, run_until_ended
@@ -142,7 +143,7 @@ def test_a_node_that_can_not_write_to_the_store_says_so(
     reports: list[dict[str, str]] = []
     monkeypatch.setattr(ray.tune, "report", reports.append)
     root = str(tmp_path / "file" / "store")
-    run_stage({KEY: "key"}, stages={}, store_root=root, checkout=None, code={})
+    run_stage({KEY: "key"}, stages=WithPlugins({}), store_root=root, checkout=None, code={})
     [report] = reports
     assert report[trial.STATUS] == "failed"
     assert "can't be written: Not a directory" in report[trial.REASON]

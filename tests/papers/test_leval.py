@@ -18,7 +18,7 @@ from sections import read_section
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import as_tokenizer
-from fope_lab.evaluation.base import run
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.scoring.generating import Answer
 from fope_lab.papers.resonance.leval import (
     LEval,

@@ -23,7 +23,7 @@ from report_samples import BASE, finish, make_report, report_of, result, write_p
 
 from fope_lab.cli import main
 from fope_lab.drawing.svg import COLOURS, GRID, INK, MUTED, PAPER
-from fope_lab.evaluation.base import run
+from fope_lab.evaluation.context import run
 from fope_lab.report import Report, RunLinks, files
 from fope_lab.report.files import (
     INPUTS,

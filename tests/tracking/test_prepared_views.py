@@ -15,7 +15,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from tracking_scene import Scene
 
-from fope_lab.orchestration.sweep_report import tracked_report
+from fope_lab.orchestration.run_sweeps import tracked_report
 from fope_lab.sweep import Plan
 from fope_lab.tracking.outline import Outline
 from fope_lab.tracking.prepared_views import MOST_COLUMNS, TAG, View, prepared_views

@@ -15,7 +15,7 @@ from shipped import FILES, sweep_of
 from shipped import named as name_of
 
 from fope_lab.stages.labels import label, stage_label
-from fope_lab.tracking.names import WIDTH, line_names, run_names
+from fope_lab.tracking.outline import WIDTH, line_names, run_names
 
 
 @dataclass

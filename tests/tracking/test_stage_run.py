@@ -31,11 +31,10 @@ from fope_lab.tracking.stage_run import (
     flat,
     made_tags,
     metric_path,
-    not_finite,
     parameters,
-    points,
     tags,
 )
+from fope_lab.tracking.upload import not_finite, points
 
 
 def plan_of(**changes: Any) -> Any:

@@ -19,7 +19,7 @@ from benchmarks.parity import random_model
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
-from fope_lab.evaluation.base import run as evaluate
+from fope_lab.evaluation.context import run as evaluate
 from fope_lab.evaluation.perplexity import Perplexity
 from fope_lab.model import load_model, read_config
 from fope_lab.stages.base import StageConfig

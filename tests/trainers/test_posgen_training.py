@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.base import run as evaluate
+from fope_lab.evaluation.context import run as evaluate
 from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage

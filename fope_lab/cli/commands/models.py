@@ -128,7 +128,7 @@ def checkpoint_places(words: Iterable[str], store: str) -> list[str]:
     *ADHOC_ARGUMENTS,
 )
 def evaluate(options: argparse.Namespace) -> int:
-    from fope_lab.orchestration.sweep_report import report_of_sweep
+    from fope_lab.orchestration.run_sweeps import report_of_sweep
     from fope_lab.report.render.json import render_json
     from fope_lab.store.root import Store
     from fope_lab.sweep.adhoc import evaluation_content

@@ -13,7 +13,7 @@ import pytest
 from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.analysis.decay import Decay
-from fope_lab.evaluation.base import run
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.retrieval import Answered, by_depth, depth_heatmaps
 from fope_lab.report import Report
 from fope_lab.report.render.documents import render_html, render_markdown
