@@ -18,10 +18,8 @@ from fope_lab.stages.metric import (
     LENGTH,
     Measurement,
     Metric,
-    error_of_mean,
-    mean_and_error,
-    wilson_interval,
 )
+from fope_lab.statistics.intervals import error_of_mean, mean_and_error, wilson_interval
 
 __all__ = [
     "LENGTH",

@@ -32,8 +32,9 @@ from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.stages.base import ForwardPass, StageConfig
-from fope_lab.stages.metric import INPUT_LENGTH, Measurement, Metric, wilson_interval
+from fope_lab.stages.metric import INPUT_LENGTH, Measurement, Metric
 from fope_lab.stages.training import TrainingConfig
+from fope_lab.statistics.intervals import wilson_interval
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context

@@ -21,8 +21,9 @@ from fope_lab.data.tasks.posgen import PosGenOptions, PosGenTask, SequenceSet
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.stages.base import ForwardPass, StageConfig
-from fope_lab.stages.metric import POSITION, Measurement, Metric, error_of_mean
+from fope_lab.stages.metric import POSITION, Measurement, Metric
 from fope_lab.stages.training import TrainingConfig
+from fope_lab.statistics.intervals import error_of_mean
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context

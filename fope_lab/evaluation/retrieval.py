@@ -29,14 +29,9 @@ from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import LengthsOption, ModelEvaluation
 from fope_lab.stages.base import ForwardPass
-from fope_lab.stages.metric import (
-    Measurement,
-    Metric,
-    accuracy_by_length,
-    error_of_mean,
-    wilson_interval,
-)
+from fope_lab.stages.metric import Measurement, Metric, accuracy_by_length
 from fope_lab.stages.sections import CorpusSection
+from fope_lab.statistics.intervals import error_of_mean, wilson_interval
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context

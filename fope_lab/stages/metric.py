@@ -22,8 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -31,8 +30,7 @@ from fope_lab.config.problems import UserError
 from fope_lab.data.corpora.base import Corpus
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 Better = Literal["lower", "higher"]
 Unit = Literal["fraction", "nats", "perplexity", "ratio", "percent", "number", "any"]
@@ -193,34 +191,6 @@ class Measurement:
         if ci95 is not None and [isinstance(end, _NUMBER) for end in ci95] != [True, True]:
             raise DamagedResultError(f"the ci95 of {fields['name']} is {ci95!r}")
         return cls(**{**fields, "ci95": None if ci95 is None else tuple(ci95)})
-
-
-def wilson_interval(correct: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's score interval of a binomial share (Wilson 1927)."""
-    z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
-    share = correct / trials
-    middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
-    spread = math.sqrt(share * (1 - share) / trials + (z / (2 * trials)) ** 2)
-    half = z / (1 + z * z / trials) * spread
-    # Around the share, which rounding may leave just outside where it is 0 or 1.
-    return min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half))
-
-
-def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean and its standard error, s / √n; None for a single value."""
-    count = len(values)
-    mean = math.fsum(values) / count
-    if count == 1:
-        return mean, None
-    deviations = math.fsum((value - mean) ** 2 for value in values)
-    return mean, math.sqrt(deviations / (count - 1) / count)
-
-
-def error_of_mean(values: NDArray[np.float64]) -> float | None:
-    """Return the standard error of the mean of `values` (n,), s / √n; None for fewer than two."""
-    if len(values) < 2:
-        return None
-    return float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(frozen=True)
 class MeanEstimate:
@@ -72,3 +75,31 @@ def welch_difference(first: Sequence[float], second: Sequence[float]) -> MeanEst
 
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(sum(shares))
     return MeanEstimate(n, mean, (mean - half, mean + half))
+
+
+def wilson_interval(correct: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return Wilson's score interval of a binomial share (Wilson 1927)."""
+    z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+    share = correct / trials
+    middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    spread = math.sqrt(share * (1 - share) / trials + (z / (2 * trials)) ** 2)
+    half = z / (1 + z * z / trials) * spread
+    # Around the share, which rounding may leave just outside where it is 0 or 1.
+    return min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half))
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return the mean and its standard error, s / √n; None for a single value."""
+    count = len(values)
+    mean = math.fsum(values) / count
+    if count == 1:
+        return mean, None
+    deviations = math.fsum((value - mean) ** 2 for value in values)
+    return mean, math.sqrt(deviations / (count - 1) / count)
+
+
+def error_of_mean(values: NDArray[np.float64]) -> float | None:
+    """Return the standard error of the mean of `values` (n,), s / √n; None for fewer than two."""
+    if len(values) < 2:
+        return None
+    return float(values.std(ddof=1)) / math.sqrt(len(values))

@@ -23,7 +23,7 @@ from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.context import run
 from fope_lab.evaluation.retrieval import Answered, Needle, Passkey, Retrieval, Ruler, by_depth
 from fope_lab.evaluation.scoring.exact_match import exact_match
-from fope_lab.stages.metric import wilson_interval
+from fope_lab.statistics.intervals import wilson_interval
 from fope_lab.store.root import Store
 
 BYTE = ByteTokenizer()

@@ -30,7 +30,7 @@ from fope_lab.papers.resonance.leval import (
     summary,
 )
 from fope_lab.papers.resonance.leval_tasks import TASKS, LEvalQuestion
-from fope_lab.stages.metric import mean_and_error
+from fope_lab.statistics.intervals import mean_and_error
 from fope_lab.store.root import Store
 
 ANSWERS = {
