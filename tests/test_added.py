@@ -5,7 +5,6 @@ tests/cli/test_run.py has them as plug-ins of a sweep that runs.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -19,31 +18,41 @@ SPEC = {
     "base": 500.0,
     "transforms": [{"type": "proportional", "p": 0.5, "factor": 4.0}],
 }
-THERE_AND_BACK = """
-import json, sys
+WRITTEN = {
+    "rope_type": "proportional",
+    "rope_theta": 500.0,
+    "partial_rotary_factor": 0.5,
+    "factor": 4.0,
+}
+THERE_AND_BACK = f"""
+import json
 import torch
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 from fope_lab.model import Decoder, ModelConfig, load_model, read_config, save_model
 from fope_lab.model.export.folder import export
 
-spec = json.loads(sys.argv[1])
-config = ModelConfig(num_layers=2, num_heads=4, head_dim=16, vocab_size=272)
-model = Decoder(config, spec, train_length=64, seed=1).eval()
-with torch.no_grad():
-    for parameter in model.parameters():
-        parameter.add_(0.1 * torch.randn_like(parameter))
-save_model("ours", model, tokenizer="byte", context_length=128)
-export("ours", "llama", to="llama")
-theirs = AutoModelForCausalLM.from_pretrained("llama")
-assert type(theirs) is LlamaForCausalLM
-ids = torch.randint(0, 256, (2, 200), generator=torch.Generator().manual_seed(1))
-with torch.no_grad():
-    ours = model(ids).logits
-    assert ours.std() > 0.5
-    torch.testing.assert_close(theirs(ids).logits, ours, rtol=0, atol=1e-5)
-    torch.testing.assert_close(load_model("llama")(ids).logits, ours, rtol=0, atol=1e-6)
-print(json.dumps(read_config("llama").embedding.canonical()))
+def test_a_transform_goes_there_and_back(tmp_path):
+    ours, llama = tmp_path / "ours", tmp_path / "llama"
+    config = ModelConfig(num_layers=2, num_heads=4, head_dim=16, vocab_size=272)
+    model = Decoder(config, {SPEC}, train_length=64, seed=1).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    save_model(ours, model, tokenizer="byte", context_length=128)
+    export(ours, llama, to="llama")
+    theirs = AutoModelForCausalLM.from_pretrained(llama)
+    assert type(theirs) is LlamaForCausalLM
+    ids = torch.randint(0, 256, (2, 200), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        logits = model(ids).logits
+        assert logits.std() > 0.5
+        torch.testing.assert_close(theirs(ids).logits, logits, rtol=0, atol=1e-5)
+        torch.testing.assert_close(load_model(llama)(ids).logits, logits, rtol=0, atol=1e-6)
+    assert read_config(llama).embedding.canonical() == {SPEC}
+    assert json.loads((llama / "config.json").read_text())["rope_parameters"] == {WRITTEN}
 """
+SCHEMA = "tests/sweep/test_sweep_schema.py"
+CURRENT = f"{SCHEMA}::test_the_committed_schema_is_current"
 SEPARATOR = "\f"
 DESCRIBE = f"""
 from fope_lab.cli import main
@@ -72,12 +81,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def passed(checkout: Path) -> list[str]:
-    """The tests of the examples, and those of every embedding for the two that are added."""
-    chosen = "t5 or proportional or test_induction or test_cycles"
-    tests = ("tests/embeddings", *OTHERS, "-k", chosen, "-rp")
-    printed = python("pytest", *tests, checkout=checkout, folder=checkout)
-    return re.findall(r"^PASSED (.*)", printed, flags=re.MULTILINE)
+def tested(checkout: Path) -> str:
+    """What pytest prints of the tests of the examples, those of every embedding for the two that
+    are added, and those of the schema and of keys, all in one process."""
+    back = checkout / "tests/model/test_there_and_back.py"
+    back.parent.mkdir()
+    back.write_text(THERE_AND_BACK)
+    tests = ["tests/embeddings", *OTHERS, back, "tests/sweep/test_keys.py", SCHEMA]
+    added = "t5 or proportional or test_induction or test_cycles or there_and_back"
+    chosen = f"{added} or current or option_says or (unless and induction)"
+    command = [sys.executable, "-m", "pytest", *tests, "-k", chosen, "-rfEp"]
+    return execute(*command, checkout=checkout, folder=checkout).stdout
+
+
+@pytest.fixture(scope="module")
+def passed(tested: str) -> list[str]:
+    return re.findall(r"^PASSED (.*)", tested, flags=re.MULTILINE)
 
 
 def test_they_are_described_with_their_options(folder: Path) -> None:
@@ -108,13 +127,19 @@ def test_the_others_pass_their_tests_and_all_the_linters(checkout: Path, passed:
         python("ruff", *command, *FILES, checkout=checkout, folder=checkout)
 
 
-def test_the_committed_schema_lacks_them_until_make_schema(checkout: Path, tmp_path: Path) -> None:
-    """The failing test names the target, whose recipe is run here with this Python."""
-    current = "tests/sweep/test_sweep_schema.py::test_the_committed_schema_is_current"
-    failed = execute(sys.executable, "-m", "pytest", current, checkout=checkout, folder=checkout)
-    assert failed.returncode == 1
-    assert "`make schema` rewrites it" in failed.stdout
-    assert len(failed.stdout) < 2000
+def test_a_transform_goes_to_hugging_face_and_back(passed: list[str]) -> None:
+    """Nothing in model/ knows it: LlamaForCausalLM has the same logits, and so has what is read."""
+    assert any("test_a_transform_goes_there_and_back" in test for test in passed)
+
+
+def test_the_committed_schema_lacks_them_until_make_schema(
+    checkout: Path, tested: str, tmp_path: Path
+) -> None:
+    """No other test fails. That one names the target, whose recipe is run here with this Python."""
+    assert re.findall(r"^(?:FAILED|ERROR) (\S+)", tested, flags=re.MULTILINE) == [CURRENT]
+    failure = tested.partition("= FAILURES =")[2].partition("= short test summary")[0]
+    assert "`make schema` rewrites it" in failure
+    assert len(failure) < 2000
     script = tmp_path / "bin" / "fope-lab"
     script.parent.mkdir()
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fope_lab.cli "$@"\n')
@@ -122,21 +147,4 @@ def test_the_committed_schema_lacks_them_until_make_schema(checkout: Path, tmp_p
     (tmp_path / ".installed").touch()
     made = execute("make", "schema", f"VENV={tmp_path}", checkout=checkout, folder=checkout)
     assert made.returncode == 0, made.stdout + made.stderr
-    kinds = "current or says or (unless and induction)"
-    tests = ("tests/sweep/test_keys.py", "tests/sweep/test_sweep_schema.py")
-    python("pytest", *tests, "-k", kinds, checkout=checkout, folder=checkout)
-
-
-def test_a_transform_goes_to_hugging_face_and_back(checkout: Path, tmp_path: Path) -> None:
-    """Nothing in model/ knows it: LlamaForCausalLM has the same logits, and so has what is read."""
-    command = (sys.executable, "-c", THERE_AND_BACK, json.dumps(SPEC))
-    done = execute(*command, checkout=checkout, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == SPEC
-    written = json.loads((tmp_path / "llama" / "config.json").read_text())["rope_parameters"]
-    assert written == {
-        "rope_type": "proportional",
-        "rope_theta": 500.0,
-        "partial_rotary_factor": 0.5,
-        "factor": 4.0,
-    }
+    python("pytest", CURRENT, checkout=checkout, folder=checkout)
