@@ -8,6 +8,7 @@ evaluations and analyses too, whose imports an exported model must do without.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 from collections.abc import Collection, Iterable, Iterator
@@ -60,10 +61,8 @@ def _source(module: str, classes: Collection[str] | None) -> str:
 
 def _imports(source: str) -> Iterator[tuple[int, str, str | None]]:
     """Yield the line and the module of each import of ours, and the name of a whole module."""
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.ImportFrom) or node.module is None:
-            continue
-        if not _is_carried(node.module):
+    for node in _import_statements(source):
+        if node.module is None or not _is_carried(node.module):
             continue
         [first, *_] = node.names
         whole = f"{node.module}.{first.name}"
@@ -72,6 +71,11 @@ def _imports(source: str) -> Iterator[tuple[int, str, str | None]]:
             yield node.lineno, INSTEAD.get(whole, whole), first.asname or first.name
         else:
             yield node.lineno, INSTEAD.get(node.module, node.module), None
+
+
+@functools.cache  # who exports many models parses each module once
+def _import_statements(source: str) -> list[ast.ImportFrom]:
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
 
 
 def _flat(source: str) -> str:
