@@ -108,7 +108,7 @@ class Endless(PythonDocs):
 def test_memory_is_bounded(tmp_path: Path) -> None:
     """Of writing and of reading, whatever there is; with processes, see benchmarks."""
     written, read = [], []
-    for count in (700, 2_800):
+    for count in (1_000, 4_000):
         directory = tmp_path / str(count)
         directory.mkdir()
         tracemalloc.start()
