@@ -133,11 +133,10 @@ def test_the_order_in_which_stages_end_and_restarts_change_nothing(
     """Each step plans anew from the store, as a run does that was killed before."""
     sweep = sweep_of(tmp_path, CERTAIN, CLOSE)
     go_on(sweep, store)
-    for seed in (1, 2):
-        other = Store(tmp_path / f"store {seed}")
-        go_on(sweep, other, seed=seed)
-        assert seeds(sweep, other) == seeds(sweep, store)
-        assert verdicts(sweep, other) == verdicts(sweep, store)
+    other = Store(tmp_path / "other")
+    go_on(sweep, other, seed=1)
+    assert seeds(sweep, other) == seeds(sweep, store)
+    assert verdicts(sweep, other) == verdicts(sweep, store)
 
 
 def test_seeds_that_are_there_already_change_no_verdict(tmp_path: Path, store: Store) -> None:
@@ -219,26 +218,22 @@ def test_what_no_seed_would_decide_gets_none(
     assert reason in verdict.reason
 
 
-@pytest.mark.parametrize(
-    ("claim", "word"),
-    [
-        ("perplexity@256: rope < fope < nope", "fails"),
-        ("perplexity@64: fope < rope < nope", "undecided"),
-        ("perplexity@256: fope <= nope * 1.01", "holds"),
-        ("perplexity@256: nope <= fope * 1.01", "fails"),
-        ("perplexity@64: fope ~ rope within 20%", "holds"),
-        ("perplexity@64..256: rope grows", "holds"),
-    ],
-)
-def test_every_form_of_claim_is_judged_by_looks(
-    tmp_path: Path, store: Store, claim: str, word: str
-) -> None:
-    sweep = sweep_of(tmp_path, claim)
+def test_every_form_of_claim_is_judged_by_looks(tmp_path: Path, store: Store) -> None:
+    words = {
+        "perplexity@256: rope < fope < nope": "fails",
+        "perplexity@64: fope < rope < nope": "undecided",
+        "perplexity@256: fope <= nope * 1.01": "holds",
+        "perplexity@256: nope <= fope * 1.01": "fails",
+        "perplexity@64: fope ~ rope within 20%": "holds",
+        "perplexity@64..256: rope grows": "holds",
+    }
+    sweep = sweep_of(tmp_path, *words)
     go_on(sweep, store)
-    [verdict] = verdicts(sweep, store)
-    assert verdict.verdict == word
-    assert (verdict.n < 6) == (word != "undecided")
-    assert "sequential t over" in verdict.test
+    found = verdicts(sweep, store)
+    assert [verdict.verdict for verdict in found] == [*words.values()]
+    for verdict in found:
+        assert (verdict.n < 6) == (verdict.verdict != "undecided")
+        assert "sequential t over" in verdict.test
 
 
 def test_with_holms_correction_a_claim_goes_on_until_its_adjusted_p_decides(
