@@ -1,4 +1,4 @@
-"""ALiBi's slopes against Hugging Face's two builders and closed forms, and its bias."""
+"""ALiBi's slopes against Hugging Face and closed forms, and its bias."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
-from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
 from fope_lab.embeddings import build_embedding
 from fope_lab.embeddings.alibi import Alibi
@@ -27,14 +26,6 @@ def alibi(num_heads: int, **options: object) -> PositionEmbedding:
 def test_official_slopes_are_blooms(num_heads: int) -> None:
     theirs = build_alibi_tensor(torch.ones(1, 2), num_heads, torch.float32)
     torch.testing.assert_close(alibi(num_heads).slopes, theirs[:, 0, 1], rtol=2e-6, atol=0)
-
-
-@pytest.mark.parametrize("num_heads", HEAD_COUNTS)
-def test_the_last_querys_bias_is_mpts(num_heads: int) -> None:
-    """MPT's depends on the key alone, counted back from the last one."""
-    ours = alibi(num_heads).bias(torch.tensor([29]), torch.arange(30))
-    theirs = build_mpt_alibi_tensor(num_heads, 30)
-    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("num_heads", [1, 6, 8, 12])

@@ -100,17 +100,6 @@ def test_values_and_gradients_are_those_of_the_equation(seed: int) -> None:
         torch.testing.assert_close(ours_gradient, gradient, rtol=1e-10, atol=1e-10)
 
 
-def test_gradients_are_those_of_finite_differences() -> None:
-    embedding = fire_of()
-    tensors = moved(embedding, 0)
-    queries, keys = torch.tensor([0, 3, 30]), torch.tensor([0, 2, 7, 30])
-
-    def bias(*values: Tensor) -> Tensor:
-        return definition_bias(embedding, dict(zip(tensors, values, strict=True)), queries, keys)
-
-    assert torch.autograd.gradcheck(bias, tuple(tensors.values()))
-
-
 def test_a_module_computes_in_float32() -> None:
     embedding = fire_of()
     exact = definition_bias(embedding, doubled(embedding), POSITIONS, POSITIONS)

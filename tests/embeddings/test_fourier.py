@@ -74,22 +74,6 @@ def test_cosines_and_sines_have_coefficients_of_their_own() -> None:
     torch.testing.assert_close(as_complex(rotated)[..., kept:], as_complex(k)[..., kept:])
 
 
-def test_without_noise_it_is_rope_over_the_clipped_ladder() -> None:
-    rotary = build_embedding(
-        {"type": "rotary", "base": 129, "transforms": ["clip_floor"]},
-        head_dim=HEAD_DIM,
-        num_heads=HEADS,
-        train_length=LENGTH,
-    )
-    q, k = torch.randn(2, 1, HEADS, 100, HEAD_DIM)
-    for ours, ropes in zip(
-        fope(sigma=0).rotate(q, k, torch.arange(100)),
-        rotary.rotate(q, k, torch.arange(100)),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, ropes, rtol=0, atol=1e-6)
-
-
 def test_a_query_head_has_its_key_heads_coefficients() -> None:
     grouped = fope(num_kv_heads=2)
     assert grouped.cos_coef.shape[0] == 2

@@ -1,4 +1,4 @@
-"""KERPLE's kernels against their closed forms, and what a kernel has to be."""
+"""KERPLE's kernels against their closed forms, and the range of what they learn."""
 
 from __future__ import annotations
 
@@ -50,10 +50,6 @@ def bias_of(name: str, p: float | list[float], a: float | list[float], positions
     return embedding.definition.bias(embedding.shape, tensors, positions, positions)
 
 
-exponents = st.floats(0.01, 1.99)
-scales = st.floats(1e-3, 10)
-
-
 @every_kernel
 def test_the_bias_is_the_closed_form(name: str) -> None:
     ps, as_ = [0.01, 0.7, 1.0, 1.99], [0.01, 0.4, 1.0, 3.0]
@@ -82,35 +78,6 @@ def test_a_module_computes_in_float32_from_its_parameters(name: str, dtype: torc
     torch.testing.assert_close(bias, torch.tensor(expected), rtol=2e-5, atol=0)
 
 
-@every_kernel
-@given(p=exponents, a=scales, gaps=st.lists(st.integers(1, 1000), min_size=2, max_size=8))
-@settings(max_examples=100, deadline=None)
-def test_the_bias_is_0_at_distance_0_and_falls(
-    name: str, p: float, a: float, gaps: list[int]
-) -> None:
-    positions = torch.tensor([0, *gaps]).cumsum(0)
-    bias = bias_of(name, p, a, positions)
-    assert (bias.diagonal(dim1=-2, dim2=-1) == 0).all()
-    assert (bias[:, 0].diff() < 0).all()
-
-
-@every_kernel
-@given(
-    p=exponents,
-    a=scales,
-    positions=st.lists(st.integers(0, 300), min_size=3, max_size=12, unique=True),
-)
-@settings(max_examples=100, deadline=None)
-def test_kernels_are_conditionally_positive_definite(
-    name: str, p: float, a: float, positions: list[int]
-) -> None:
-    """The paper's premise: Σ c_i c_j k(i, j) ≥ 0 for all c of sum 0."""
-    bias = bias_of(name, p, a, torch.tensor(positions))[0]
-    centred = bias - bias.mean(0) - bias.mean(1, keepdim=True) + bias.mean()
-    smallest = torch.linalg.eigvalsh(centred)[0].item()
-    assert smallest >= -1e-12 * bias.abs().max().item() * len(positions)
-
-
 @given(value=st.floats(-15, 15))
 @settings(max_examples=50, deadline=None)
 def test_no_step_takes_p_and_a_out_of_their_ranges(value: float) -> None:
@@ -125,23 +92,6 @@ def test_no_step_takes_p_and_a_out_of_their_ranges(value: float) -> None:
         assert two < one < 0
         if name == "kerple-power":  # 2^p, with p ≤ 2
             assert two / one <= 4
-
-
-@every_kernel
-def test_gradients_are_right_also_at_distance_0(name: str) -> None:
-    embedding = kernel(name)
-    names = sorted(embedding.state_dict())
-    tensors = [embedding.state_dict()[key].double().requires_grad_() for key in names]
-
-    def bias(*values: Tensor) -> Tensor:
-        return embedding.definition.bias(
-            embedding.shape,
-            dict(zip(names, values, strict=True)),
-            torch.tensor([0, 1, 5]),
-            torch.tensor([0, 1, 9]),
-        )
-
-    assert torch.autograd.gradcheck(bias, tensors)
 
 
 @every_kernel

@@ -54,18 +54,6 @@ def test_the_attention_factor_scales_every_pair_of_queries_and_keys() -> None:
         )
 
 
-def test_a_pair_of_frequency_zero_stays_as_it_is() -> None:
-    spec = {"type": "rotary", "transforms": ["clip_floor"]}
-    embedding = build_embedding(spec, head_dim=HEAD_DIM, num_heads=1, train_length=64)
-    still = embedding.inv_freq == 0
-    assert still.any()
-    q = torch.randn(1, 1, 9, HEAD_DIM)
-    rotated, _ = embedding.rotate(q, q, torch.arange(100, 109))
-    assert torch.equal(
-        rotated.unflatten(-1, (2, -1))[..., still], q.unflatten(-1, (2, -1))[..., still]
-    )
-
-
 def test_angles_stay_exact_far_beyond_training() -> None:
     """At position 10⁷, angles of float32 would be off by up to half a radian, and float32
     frequencies by 0.3 radians."""

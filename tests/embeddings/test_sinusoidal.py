@@ -1,4 +1,4 @@
-"""Sinusoidal positions against §3.5 of the Transformer paper and Hugging Face."""
+"""Sinusoidal positions against §3.5 of the Transformer paper."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 from torch import Tensor
-from transformers.models.pegasus.modeling_pegasus import PegasusSinusoidalPositionalEmbedding
 
 from fope_lab.embeddings import build_embedding
 from fope_lab.embeddings.module import PositionEmbedding
@@ -42,18 +41,6 @@ def test_what_is_added_is_the_closed_form(width: int, base: float) -> None:
         torch.tensor([expected]),
         rtol=0,
         atol=1e-7,
-    )
-
-
-@pytest.mark.parametrize("width", [16, 64])
-def test_it_is_hugging_faces_but_for_the_order_of_dimensions(width: int) -> None:
-    """Pegasus has all sines before all cosines."""
-    theirs = PegasusSinusoidalPositionalEmbedding(50, width)
-    theirs.weight = torch.nn.Parameter(theirs.create_weight())
-    table = theirs(torch.Size((1, 50)))
-    ours = waves(torch.arange(50), width)[0]
-    torch.testing.assert_close(
-        torch.cat((ours[:, 0::2], ours[:, 1::2]), dim=-1), table, rtol=0, atol=1e-6
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from measured import measured, ran
 from models import Halves, Logits, llama
@@ -93,22 +93,6 @@ def sliding_contexts(count: int, length: int, stride: int) -> list[dict[int, int
 METHODS = st.one_of(
     st.just(("chunked", None)), st.integers(1, 40).map(lambda stride: ("sliding", stride))
 )
-
-
-@settings(max_examples=60)
-@given(st.integers(1, 40), st.integers(42, 200), METHODS, st.integers(1, 500))
-def test_a_uniform_model_has_the_vocabularys_size(
-    length: int, count: int, method: tuple[Any, int | None], batch_tokens: int
-) -> None:
-    name, stride = method[0], method[1] and min(method[1], length)
-    result = perplexity(
-        Uniform(), text(count), length, method=name, stride=stride, batch_tokens=batch_tokens
-    )
-    assert result.perplexity == pytest.approx(VOCABULARY, rel=1e-6)
-    assert result.count == count - 1
-    assert math.exp(result.window_loss) == pytest.approx(VOCABULARY, rel=1e-6)
-    for bucket in result.by_position(min(3, length)):
-        assert bucket.perplexity == pytest.approx(VOCABULARY, rel=1e-6)
 
 
 @given(st.integers(1, 50), st.integers(1, 300), METHODS)

@@ -42,19 +42,6 @@ class Follower(Logits):
         return logits
 
 
-class Guesser(Logits):
-    """Draws one of the modulus's tokens at random."""
-
-    def __init__(self, modulus: int) -> None:
-        super().__init__()
-        self.modulus, self.generator = modulus, torch.Generator().manual_seed(0)
-
-    def hidden(self, ids: Tensor) -> Tensor:
-        logits = torch.full((*ids.shape, VOCABULARY), -1.0)
-        logits[..., : self.modulus] = torch.rand(*ids.shape, self.modulus, generator=self.generator)
-        return logits
-
-
 @pytest.mark.parametrize("subtask", get_args(Subtask))
 @pytest.mark.parametrize("batch_tokens", [1, 300, 10**6])
 def test_a_model_that_follows_the_rule_is_always_right(subtask: Any, batch_tokens: int) -> None:
@@ -67,13 +54,6 @@ def test_a_model_that_follows_the_rule_is_always_right(subtask: Any, batch_token
     assert correct.all()
     assert done[-1] == 11
     assert done == sorted(set(done))
-
-
-@pytest.mark.parametrize("modulus", [5, 17])
-def test_a_guesser_is_right_by_chance(modulus: int) -> None:
-    x = SequenceSet(subtask="cot", modulus=modulus).sequences("test", 60, 100)
-    correct = correct_tokens(Guesser(modulus), x, given=4)
-    assert stats.binomtest(int(correct.sum()), correct.size, 1 / modulus).pvalue > 0.001
 
 
 @pytest.mark.parametrize("until", [4, 5, 33, 63, 64, 65, 89, 90])

@@ -66,6 +66,7 @@ def test_json_keeps_the_contract_and_holds_no_nan(tmp_path: Path, store: Store) 
         assert cell["n"] == len(cell["values"])
         assert all(value["run_id"] == f"run-{value['key']}" for value in cell["values"])
         if cell["x"] == 256:
+            assert (cell["n"], cell["mean"], cell["ci95"]) == (3, None, None)
             assert [v["value"] for v in cell["values"]] == ["-Infinity", "NaN", "Infinity"]
     assert {stage["key"] for stage in given["stages"]} == {stage.key for stage in plan.sweep.stages}
 

@@ -80,12 +80,18 @@ def report_of(folder: Path, *, selects: bool = True, **changes: Any) -> Report:
     return make_report(plan, store)
 
 
+@pytest.fixture(scope="module")
+def selected(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """The report of a sweep that selects each embedding's rate."""
+    return report_of(tmp_path_factory.mktemp("selected") / "report")
+
+
 def table(report: Report, title: str) -> Table:
     return next(one for one in report_tables(report) if one.title == title)
 
 
-def test_the_chosen_value_of_each_row_is_marked(tmp_path: Path) -> None:
-    found = table(report_of(tmp_path), "Validation loss by learning rate (pretrain)")
+def test_the_chosen_value_of_each_row_is_marked(selected: Report) -> None:
+    found = table(selected, "Validation loss by learning rate (pretrain)")
     assert [column.label for column in found.columns] == ["0.001", "0.002", "0.004"]
     chosen = {row.labels: [entry.chosen for entry in row.entries] for row in found.rows}
     assert chosen == {("rope",): [False, True, False], ("alibi",): [False, False, True]}
@@ -106,22 +112,24 @@ def test_methods_with_one_value_each_have_no_table(tmp_path: Path) -> None:
     assert not any("by learning rate" in title for title in titles)
 
 
-def test_the_chosen_models_own_validation_loss_is_said_to_be_optimistic(tmp_path: Path) -> None:
-    notes = table(report_of(tmp_path), "Loss (pretrain)").notes
+def test_the_chosen_models_own_validation_loss_is_said_to_be_optimistic(
+    selected: Report, tmp_path: Path
+) -> None:
+    notes = table(selected, "Loss (pretrain)").notes
     assert any("validation loss of a model that select chose is optimistic" in n for n in notes)
     plain = table(report_of(tmp_path / "plain", selects=False), "Loss (pretrain)").notes
     assert not any("optimistic" in note for note in plain)
 
 
-def test_rows_at_their_own_best_say_so(tmp_path: Path) -> None:
-    notes = table(report_of(tmp_path), "Perplexity").notes
+def test_rows_at_their_own_best_say_so(selected: Report) -> None:
+    notes = table(selected, "Perplexity").notes
     chosen = "chosen by validation loss: rope 0.002, alibi 0.004."
     assert f"Each at its own best learning rate, {chosen}" in notes
     assert not any("not each at its best" in note for note in notes)
 
 
-def test_a_table_says_if_one_row_had_more_candidates(tmp_path: Path) -> None:
-    even = table(report_of(tmp_path), "Perplexity").notes
+def test_a_table_says_if_one_row_had_more_candidates(selected: Report, tmp_path: Path) -> None:
+    even = table(selected, "Perplexity").notes
     assert not any("candidates" in note for note in even)
     without = [{"pretrain.embedding": "rope", RATE: RATES[-1]}]
     notes = table(report_of(tmp_path / "uneven", exclude=without), "Perplexity").notes
@@ -170,10 +178,10 @@ def test_without_a_selection_evaluations_have_a_table_over_the_axis(tmp_path: Pa
 
 
 def test_the_figure_has_a_curve_for_each_embedding_with_a_ring_at_the_chosen(
-    tmp_path: Path,
+    selected: Report,
 ) -> None:
     title = "Validation loss by learning rate (pretrain)"
-    [figure] = [one for one in draw_figures(report_of(tmp_path)) if one.title == title]
+    [figure] = [one for one in draw_figures(selected) if one.title == title]
     [panel] = figure.panels
     curves = {curve.label: curve for curve in panel.curves}
     assert {label: [curve.x[i] for i in curve.rings] for label, curve in curves.items()} == {
@@ -188,27 +196,25 @@ def test_the_figure_has_a_curve_for_each_embedding_with_a_ring_at_the_chosen(
     assert "chosen 0.002" in panel.words
 
 
-def test_what_is_chosen_is_in_the_json(tmp_path: Path) -> None:
-    report = report_of(tmp_path)
-    found = report_json(report)["selections"]
+def test_what_is_chosen_is_in_the_json(selected: Report) -> None:
+    found = report_json(selected)["selections"]
     assert [(one["axes"]["pretrain.embedding"], one["seed"], one["value"]) for one in found] == [
         (name, seed, BEST[name]) for name in ("rope", "alibi") for seed in (0, 1, 2)
     ]
     assert found[0]["values"] == RATES
 
 
-def test_the_page_lists_what_a_selection_recorded_and_compared_by_names(tmp_path: Path) -> None:
-    report = report_of(tmp_path)
-    [group] = [one for one in report.settings if one.section == "select"]
+def test_the_page_lists_what_a_selection_recorded_and_compared_by_names(selected: Report) -> None:
+    [group] = [one for one in selected.settings if one.section == "select"]
     assert dict(group.recorded) == {
         "chosen learning rate": "differs: 0.002; 0.004",
         "mean validation loss at learning rate 0.001": "1",
         "mean validation loss at learning rate 0.002": "1",
         "mean validation loss at learning rate 0.004": "1",
     }
-    page = render_html(report).replace("<wbr>", "")
-    first = next(r.stage for r in report.stages if isinstance(r.stage.spec, Select))
-    labels = {result.stage.key: result.stage.label for result in report.stages}
+    page = render_html(selected).replace("<wbr>", "")
+    first = next(r.stage for r in selected.stages if isinstance(r.stage.spec, Select))
+    labels = {result.stage.key: result.stage.label for result in selected.stages}
     assert len(first.parents) == len(RATES) * 3
     for role, key in first.parents.items():
         assert f"<li>{role}: {labels[key]} <code>{key}</code></li>" in page

@@ -219,18 +219,6 @@ def test_both_kinds_of_paper_are_styled(report: Report) -> None:
         assert f"{variable}:" in dark
 
 
-def test_one_seed_links_straight_to_its_run(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path, {"seeds": [0]})
-    finish(plan, store)
-    links = links_of(plan)
-    report = make_report(plan, store, links)
-    text = render_html(report)
-    entry = build_tables(report)[0].rows[0].entries[0]
-    assert entry.cell is not None
-    [value] = entry.cell.values
-    assert f'<a href="{links.addresses[value.key]}">{entry.text}</a>' in text
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(None, "–"), (0, "0"), (950, "950"), (50_304, "50.3k"), (1.2e9, "1.2B"), (4e19, "40E")],

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from report_samples import BASE, finish, make_report, typical_numbers, write_plan
+from report_samples import BASE, finish, typical_numbers, write_plan
 
-from fope_lab.report.render.json import report_json
 from fope_lab.report.results.cells import Cell, build_cells, json_value, read_stages
 from fope_lab.report.results.frame import results_frame
 from fope_lab.stages.metric import ResultRecord
 from fope_lab.store.root import Store
 from fope_lab.sweep import Plan
-from fope_lab.sweep.graph import Stage
 
 
 def cells_of(plan: Plan, store: Store) -> dict[tuple[str, str, int | None, str], Cell]:
@@ -104,28 +102,6 @@ def test_an_interrupted_stage_gives_no_value(tmp_path: Path, store: Store) -> No
     assert cells_of(plan, store)["pretrain", "loss", None, "rope"].values == ()
 
 
-def test_values_that_are_not_finite_stay_visible(tmp_path: Path, store: Store) -> None:
-    def numbers(stage: Stage, length: int | None) -> float:
-        bad = stage.kind == "perplexity" and stage.seed == 1 and length == 256
-        return math.inf if bad else typical_numbers(stage, length)
-
-    plan = write_plan(tmp_path)
-    finish(plan, store, numbers)
-    cell = cells_of(plan, store)["perplexity", "perplexity_by_length", 256, "rope"]
-    assert [math.isfinite(v.value) for v in cell.values] == [True, False, True]
-    cells = report_json(make_report(plan, store))["cells"]
-    keys = [value.key for value in cell.values]
-    [given] = [
-        c
-        for c in cells
-        if (c["metric"], c["x"]) == (cell.metric.name, 256)
-        and [v["key"] for v in c["values"]] == keys
-    ]
-    assert (given["n"], given["mean"], given["ci95"]) == (3, None, None)
-    assert given["values"][1]["value"] == "Infinity"
-    assert float(given["values"][1]["value"]) == math.inf
-
-
 def test_trained_length_is_that_of_the_last_training(tmp_path: Path, store: Store) -> None:
     train = {"tokens": 12800, "batch_tokens": 1280, "learning_rate": 1e-4}
     data = {"corpus": "python-docs", "length": 256}
@@ -138,17 +114,6 @@ def test_trained_length_is_that_of_the_last_training(tmp_path: Path, store: Stor
     assert (lengths["pretrain"], lengths["perplexity"]) == (64, 64)
     assert (lengths["extend"], lengths["far"]) == (256, 256)
     assert lengths["prepare-data"] is None
-
-
-def test_a_cell_never_holds_a_seed_twice(tmp_path: Path, store: Store) -> None:
-    # both corpora's prepare-data stages share the name, have no axes and no seed
-    plan = write_plan(tmp_path)
-    finish(plan, store)
-    for cell in build_cells(read_stages(plan.sweep.stages, store)):
-        seeds = [value.seed for value in cell.values]
-        assert len(seeds) == len(set(seeds))
-    twins = [r for r in read_stages(plan.sweep.stages, store) if r.stage.section == "prepare-data"]
-    assert len(twins) == 2
 
 
 def test_every_cell_has_a_key_of_its_own(tmp_path: Path, store: Store) -> None:
@@ -190,17 +155,6 @@ def test_every_number_has_a_row_with_what_it_belongs_to(tmp_path: Path, store: S
         assert set(rows.trained_length) == {64}
         for row in rows.itertuples():
             assert row.value == pytest.approx(typical_numbers(stage, row.x), rel=1e-12)
-
-
-def test_the_means_are_those_of_the_report(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path)
-    finish(plan, store)
-    means = frame_of(plan, store).groupby(["stage", "metric", "embedding", "x"]).value.mean()
-    cells = [cell for cell in make_report(plan, store).cells if cell.x is not None]
-    assert len(means) == len(cells)
-    for cell in cells:
-        mean = means[cell.section, cell.metric.name, cell.embedding, cell.x]
-        assert mean == pytest.approx(cell.estimate.mean, rel=1e-12)
 
 
 def test_an_embedding_with_options_is_a_text_and_a_number_stays_one(
