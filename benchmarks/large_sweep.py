@@ -33,7 +33,7 @@ from fope_lab.store.attempt import Attempt
 from fope_lab.store.root import Store
 from fope_lab.sweep import Sweep, load_sweep, plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.tracking import Tracker
+from fope_lab.tracking.tracker import Tracker
 
 REPEATS = 5
 STAGES_OF_A_SEED = 5 * 5 * 5

@@ -28,7 +28,7 @@ from pathlib import Path
 from fope_lab.stages.metric import Measurement, ResultRecord
 from fope_lab.store.root import Store
 from fope_lab.sweep import Plan, load_sweep, plan
-from fope_lab.tracking import Tracker, TrackingThread, sync
+from fope_lab.tracking.tracker import Tracker, TrackingThread, sync
 
 ROWS, REPEATS, CHECKPOINT_EVERY = 2_000, 3, 500
 SWEEP = """
@@ -75,7 +75,7 @@ def log_rows(store: Store, planned: Plan) -> list[float]:
 def mlflow_server(root: Path) -> Iterator[str]:
     """A server of its own process, as `fope-lab ui` starts it."""
     port = free_port()
-    program = "import sys; from pathlib import Path; from fope_lab.tracking import serve; "
+    program = "import sys; from pathlib import Path; from fope_lab.tracking.ui import serve; "
     program += "sys.exit(serve(Path(sys.argv[1]), port=int(sys.argv[2])))"
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(root), str(port)], stdout=subprocess.PIPE, text=True

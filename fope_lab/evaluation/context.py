@@ -173,7 +173,7 @@ class Context:
     def _log_row(self, step: int, values: Mapping[str, float]) -> None:
         self._rows += 1
         if self._rows > self._kept_rows:
-            self._writer.log(step, values)
+            self._writer.log(step, values)  # FolderWriter.log (store/writer.py)
 
     def keep(self, **details: Any) -> None:
         """Put values into the details of the result, by name; no report shows them."""

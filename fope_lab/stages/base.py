@@ -265,7 +265,7 @@ class _FileKinds(Registry[StageConfig]):
         return tuple(name for name, kind in self._types.all().items() if kind.user_facing)
 
     def entry(self, name: str) -> Entry[StageConfig]:
-        """The options of a kind, without the fields that something else gives."""
+        """The options of a kind, without the fields that something else gives: for `parse`."""
         return _in_file(self._types.all()[name])
 
 

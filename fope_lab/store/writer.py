@@ -5,7 +5,7 @@ that train one model, worker 0 has a `FolderWriter` and the others have a `RunWr
 
 Every attempt writes a new segment of rows after each of its checkpoints. `durable_rows` reads them:
 of a stage that is not done, those up to its newest checkpoint, not what a lost attempt wrote later.
-StageFolder.rows (folder.py) gives them to MLflow.
+StageFolder.rows (folder.py) gives them to MLflow (tracking/upload.py).
 """
 
 from __future__ import annotations

@@ -4,18 +4,3 @@ An experiment is a sweep. Each of its stages that has started is a flat run, ide
 and its store. Only durable rows are uploaded, with their step and timestamp in the store. MLflow
 ignores a point that it already has, so every call may be interrupted anywhere and repeated.
 """
-
-from fope_lab.tracking.errors import TrackingError
-from fope_lab.tracking.tracker import Tracker, TrackingThread, sync
-from fope_lab.tracking.ui import serve
-from fope_lab.tracking.uris import is_server, run_link
-
-__all__ = [
-    "Tracker",
-    "TrackingError",
-    "TrackingThread",
-    "is_server",
-    "run_link",
-    "serve",
-    "sync",
-]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tracking_scene import Scene, execute, expected
 
-from fope_lab.tracking import TrackingError
+from fope_lab.tracking.errors import TrackingError
 
 pytestmark = pytest.mark.faults
 
@@ -21,7 +21,7 @@ import os, sys
 from pathlib import Path
 from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep, plan
-from fope_lab.tracking import Tracker
+from fope_lab.tracking.tracker import Tracker
 from fope_lab.tracking.client import quiet_mlflow
 
 quiet_mlflow()

@@ -14,7 +14,7 @@ import pytest
 
 from fope_lab.store.root import Store
 from fope_lab.sweep import Plan, load_sweep, plan
-from fope_lab.tracking import Tracker
+from fope_lab.tracking.tracker import Tracker
 
 pytestmark = pytest.mark.faults
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from tracking_scene import LiveServer, Scene, at_most, expected, of
 
-from fope_lab.tracking import TrackingError, TrackingThread
+from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.tracker import TrackingThread
 
 pytestmark = pytest.mark.faults
 

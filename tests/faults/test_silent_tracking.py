@@ -19,10 +19,11 @@ from tracking_scene import Scene, at_most, expected, finish, free_port, of
 
 from fope_lab.cli import main
 from fope_lab.orchestration.run_sweeps import run_sweeps
-from fope_lab.tracking import Tracker, TrackingError, TrackingThread
 from fope_lab.tracking import client as client_module
 from fope_lab.tracking import database as database_module
 from fope_lab.tracking.client import Patience
+from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.tracker import Tracker, TrackingThread
 
 pytestmark = pytest.mark.faults
 

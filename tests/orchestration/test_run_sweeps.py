@@ -21,8 +21,8 @@ from fope_lab.store.records import StoreError
 from fope_lab.store.root import Store
 from fope_lab.store.state import StageState, Status
 from fope_lab.sweep import load_sweep, plan
-from fope_lab.tracking import Tracker
 from fope_lab.tracking.ledger import Ledger, recorded_sweeps
+from fope_lab.tracking.tracker import Tracker
 
 SWEEP = """
 name: two-seeds

@@ -17,7 +17,7 @@ from tracking_scene import LiveServer, Scene, finish, measure
 
 from fope_lab.orchestration.run_sweeps import keep_report, tracked_report
 from fope_lab.sweep import Plan
-from fope_lab.tracking import Tracker
+from fope_lab.tracking.tracker import Tracker
 from fope_lab.tracking.uris import VIEW
 
 CHROMIUM = shutil.which("chromium")

@@ -22,7 +22,8 @@ from tracking_scene import Scene, expected, finish, of, write_nothing
 from fope_lab.stages.metric import Measurement, ResultRecord
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.folder import StageFolder
-from fope_lab.tracking import Tracker, TrackingError
+from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.tracker import Tracker
 
 
 def test_one_run_a_stage_however_often_it_is_projected(scene: Scene) -> None:
@@ -333,7 +334,7 @@ def test_tags_that_a_user_edits_or_removes_are_mended(scene: Scene) -> None:
 IMPORTS = """
 import sys, threading
 from fope_lab.store.root import Store
-from fope_lab.tracking import Tracker, TrackingThread
+from fope_lab.tracking.tracker import Tracker, TrackingThread
 
 class Recorder:
     def find_spec(self, name, path=None, target=None):

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tracking_scene import Scene, execute, expected, finish
 
-from fope_lab.tracking import Tracker, TrackingError
 from fope_lab.tracking.client import quiet_mlflow
 from fope_lab.tracking.database import prepare
-from fope_lab.tracking.errors import DamagedDatabaseError
+from fope_lab.tracking.errors import DamagedDatabaseError, TrackingError
+from fope_lab.tracking.tracker import Tracker
 
 OLDER = (
     "CREATE TABLE alembic_version (version_num VARCHAR)",

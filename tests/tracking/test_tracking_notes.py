@@ -9,7 +9,7 @@ import pytest
 from tracking_scene import Scene, expected, finish
 
 from fope_lab.cli import main
-from fope_lab.tracking import TrackingError
+from fope_lab.tracking.errors import TrackingError
 
 Damage = Callable[[bytes], bytes]
 DAMAGES: tuple[Damage, ...] = (

@@ -15,9 +15,11 @@ from rich.console import Console
 from tracking_scene import LiveServer, Scene, expected, finish, free_port, of
 
 from fope_lab.orchestration.run_sweeps import run_sweeps
-from fope_lab.tracking import TrackingError, TrackingThread, run_link, serve
 from fope_lab.tracking.client import Patience
-from fope_lab.tracking.uris import default_uri
+from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.tracker import TrackingThread
+from fope_lab.tracking.ui import serve
+from fope_lab.tracking.uris import default_uri, run_link
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.tracking import Tracker, TrackingError, run_link
 from fope_lab.tracking.client import as_tracking_error
-from fope_lab.tracking.uris import checked_uri, page_link, shown, without_secrets
+from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.tracker import Tracker
+from fope_lab.tracking.uris import checked_uri, page_link, run_link, shown, without_secrets
 
 SECRET = "correct-horse"
 TEMPLATES = (

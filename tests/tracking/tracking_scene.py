@@ -24,8 +24,8 @@ from fope_lab.store.root import Store
 from fope_lab.store.writer import Row
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.tracking import Tracker
 from fope_lab.tracking.database import prepare
+from fope_lab.tracking.tracker import Tracker
 from fope_lab.tracking.uris import default_uri
 
 STAGES = """stages:
@@ -226,7 +226,7 @@ class LiveServer:
 
     def start(self) -> str:
         """Start it and return the first line that it prints once it answers."""
-        program = "import sys; from pathlib import Path; from fope_lab.tracking import serve; "
+        program = "import sys; from pathlib import Path; from fope_lab.tracking.ui import serve; "
         program += "sys.exit(serve(Path(sys.argv[1]), port=int(sys.argv[2])))"
         self.process = subprocess.Popen(
             [sys.executable, "-c", program, str(self.root), str(self.port)],

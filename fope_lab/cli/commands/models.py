@@ -47,7 +47,7 @@ def run_adhoc_sweep(
     from fope_lab.store.root import Store
     from fope_lab.sweep import plan
     from fope_lab.sweep.adhoc import adhoc_sweep, save_sweep
-    from fope_lab.tracking import Tracker
+    from fope_lab.tracking.tracker import Tracker
 
     if names := options.plugins:
         places = [os.path.abspath(name) if os.path.exists(name) else name for name in names]

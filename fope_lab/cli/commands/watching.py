@@ -91,7 +91,7 @@ def logs(options: argparse.Namespace) -> int:
 )
 def sync(options: argparse.Namespace) -> int:
     from fope_lab.store.root import Store
-    from fope_lab.tracking import Tracker, sync
+    from fope_lab.tracking.tracker import Tracker, sync
 
     tracker = Tracker(Store.existing(options.store).root, options.tracking_uri)
     names = sync(tracker)
@@ -110,7 +110,7 @@ def sync(options: argparse.Namespace) -> int:
 )
 def ui(options: argparse.Namespace) -> int:
     from fope_lab.store.root import Store
-    from fope_lab.tracking import serve
+    from fope_lab.tracking.ui import serve
 
     return serve(Store.existing(options.store).root, options.host, options.port)
 
