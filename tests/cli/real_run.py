@@ -1,7 +1,6 @@
-"""Three small sweeps in one run on a real Ray and a real MLflow database, and what it leaves.
+"""Two small sweeps in one run on a real Ray and a real MLflow database, and what it leaves.
 
-The second has a stage with two workers, which measure what one does, and then fail. The third has
-CONTRIBUTING's worked examples as plug-ins.
+The second has CONTRIBUTING's worked examples as plug-ins.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any
 
 from worked_examples import EXAMPLES, FILES, ROOT, python
 
-from fope_lab.store.folder import StageFolder
 from fope_lab.store.root import Store
 
 WHOLE = """
@@ -42,30 +40,6 @@ stages:
                tokens: 2048, batch_tokens: 256}
   passkey: {kind: passkey, from: pretrain, form: symbolic, lengths: [32, 64], trials: 20}
   too-long: {kind: perplexity, from: pretrain, corpus: python-docs, lengths: [32, 8_000_000]}
-"""
-FAILS_LATE = '''
-"""Perplexity, and then an error."""
-from dataclasses import dataclass
-
-from fope_lab.evaluation.perplexity import Perplexity
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailsLate(Perplexity, kind="fails-late"):
-    """Perplexity, and then an error."""
-
-    def run(self, context):
-        from trainers.loop import NonFiniteError
-
-        super().run(context)
-        raise NonFiniteError("after all lengths")
-'''
-WORKERS = """
-name: workers
-plugins: [./fails_late.py]
-stages:
-  shared: {kind: fails-late, from: whole.yaml#extend, corpus: python-docs, lengths: [16, 32, 64],
-           tokens: 2048, batch_tokens: 256, resources: {workers: 2}}
 """
 BUCKETS, HEADS = 8, 2
 ADDED = f"""
@@ -110,13 +84,8 @@ class RealRun:
     def in_store(self) -> list[str]:
         return ["--store", str(self.store.root)]
 
-    def shared(self) -> StageFolder:
-        """The stage with two workers."""
-        [folder] = (self.store.root / "fails-late").iterdir()
-        return self.store.folder("fails-late", folder.name)
-
     def planned(self) -> list[dict[str, Any]]:
-        """The stages in the plan of the third sweep now, from a process that has its plug-ins."""
+        """The stages in the plan of the second sweep now, from a process that has its plug-ins."""
         arguments = ("plan", "added.yaml", *self.in_store, "--json")
         printed = python("fope_lab.cli", *arguments, checkout=ROOT, folder=self.folder)
         return list(json.loads(printed)["stages"])
@@ -124,10 +93,10 @@ class RealRun:
 
 def run_in(folder: Path) -> RealRun:
     """Write the sweep files with what they need into a folder, and run them there."""
-    sweeps = {"whole.yaml": WHOLE, "workers.yaml": WORKERS, "added.yaml": ADDED}
+    sweeps = {"whole.yaml": WHOLE, "added.yaml": ADDED}
     examples = {Path(source).name: FILES[source] for source, _ in EXAMPLES.values()}
     text = "\n\n".join(f"Text {i} of all." for i in range(800))
-    files = {**sweeps, "fails_late.py": FAILS_LATE, **examples, "texts/one.txt": text}
+    files = {**sweeps, **examples, "texts/one.txt": text}
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)

@@ -1,4 +1,4 @@
-"""What one run of three small sweeps on a real Ray leaves; trainings by two workers are in
+"""What one run of two small sweeps on a real Ray leaves; stages of two workers are in
 tests/faults/test_workers_lost.py."""
 
 from __future__ import annotations
@@ -8,17 +8,18 @@ import hashlib
 import io
 import json
 import re
-import subprocess
 import sys
 from typing import Any
 
 import pytest
 from real_run import BUCKETS, HEADS, WHOLE, RealRun, run_in
 from safetensors.numpy import load_file
-from worked_examples import ROOT, execute
-from workers_sweep import worker_processes
+from worked_examples import execute
 
 from fope_lab.cli import main
+from fope_lab.config import plugins
+from fope_lab.embeddings.base import EMBEDDING_TYPES
+from fope_lab.orchestration import controller
 from fope_lab.stages.labels import label
 from fope_lab.store.checkout import Checkout
 from fope_lab.sweep import load_sweep
@@ -28,14 +29,6 @@ pytestmark = pytest.mark.cluster
 LENGTHS = {"perplexity": [16, 32, 64], "passkey": [32, 64]}
 T5 = f"t5(num_buckets={BUCKETS},max_distance=20)"
 METRIC = "induction_recall_by_length"
-EXPORT = """
-import sys
-from fope_lab.cli import main
-
-export = ["export", sys.argv[1], "out"]
-assert main(export) == 2
-assert main([*export, "--plugins", "./t5.py"]) == 0
-"""
 LOAD_EXPORT = """
 import sys, torch
 from transformers import AutoModelForCausalLM
@@ -163,55 +156,26 @@ def test_what_local_files_held_is_recorded(finished: RealRun) -> None:
         assert record.files == {"texts/one.txt": hashlib.sha256(text).hexdigest()}
 
 
-def test_two_workers_measure_what_one_does(finished: RealRun) -> None:
-    """With an evaluation of a plug-in, which they import."""
-    folder = finished.shared()
-    [processes] = worker_processes(folder)
-    assert len(set(processes)) == 2
-    logged = folder.paths.segment(1, 0).read_text().splitlines()
-    measured = [(row["step"], row["values"]) for row in map(json.loads, logged)]
-    stages = {stage.label: stage for stage in load_sweep(finished.whole).stages}
-    one = stages["perplexity[seed=0]"]
-    rows = finished.store.folder(one.kind, one.key).rows()
-    assert measured == [(row.step, row.values) for row in rows]
-    assert [step for step, _ in measured] == LENGTHS["perplexity"]
-
-
-def test_an_error_of_the_work_is_the_stages_failure_and_not_retried(finished: RealRun) -> None:
-    folder = finished.shared()
-    failure = folder.attempts.newest().end
-    assert failure is not None
-    assert (failure["type"], failure["error"]) == ("NonFiniteError", "after all lengths")
-    assert "On worker 0:" in failure["traceback"], "the worker's traceback is lost"
-    assert "fails_late.py" in failure["traceback"]
-    assert folder.attempts.newest_token() == 1
-
-
-def test_a_finished_sweep_is_answered_without_ray(finished: RealRun) -> None:
+def test_a_finished_sweep_is_answered_without_ray(
+    finished: RealRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same stages without the one that fails."""
     sweep = finished.whole.with_name("finished.yaml")
     sweep.write_text("\n".join(line for line in WHOLE.splitlines() if "too-long" not in line))
-    program = (
-        "import sys\nfrom fope_lab.cli import main\n"
-        f"code = main(['run', {str(sweep)!r}, '--store', {str(finished.store.root)!r}])\n"
-        "sys.exit(code or ('ray' in sys.modules and 'ray was imported') or 0)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "cached" in done.stdout
+    monkeypatch.delattr(controller, "run_stages")
+    assert main(["run", str(sweep), *finished.in_store]) == 0
+    assert "cached" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")
 def added(finished: RealRun) -> Any:
-    """The report of the third sweep."""
+    """The report of the second sweep."""
     return json.loads((finished.store.root / "reports/added/report.json").read_text())
 
 
 @pytest.fixture(scope="module")
 def planned(finished: RealRun) -> list[dict[str, Any]]:
-    """The stages in the plan of the third sweep after the run."""
+    """The stages in the plan of the second sweep after the run."""
     return finished.planned()
 
 
@@ -257,17 +221,23 @@ def test_an_analysis_is_in_the_report(finished: RealRun, added: Any) -> None:
 
 
 def test_a_checkpoint_names_its_plugin_and_its_export_needs_none(
-    finished: RealRun, planned: list[dict[str, Any]]
+    finished: RealRun,
+    planned: list[dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     [key] = (
         stage["key"]
         for stage in planned
         if stage["kind"] == "pretrain" and label(stage["axes"]["pretrain.embedding"]) == T5
     )
-    command = [sys.executable, "-c", EXPORT, f"store/pretrain/{key}"]
-    done = execute(*command, checkout=ROOT, folder=finished.folder)
-    assert done.returncode == 0, done.stderr
-    assert "is of the plug-in t5.py, which is not here" in done.stderr
+    monkeypatch.chdir(finished.folder)
+    monkeypatch.setattr(plugins, "_loaded", dict(plugins._loaded))
+    monkeypatch.setattr(EMBEDDING_TYPES, "_types", dict(EMBEDDING_TYPES.all()))
+    export = ["export", f"store/pretrain/{key}", "out"]
+    assert main(export) == 2
+    assert "is of the plug-in t5.py, which is not here" in capsys.readouterr().err
+    assert main([*export, "--plugins", "./t5.py"]) == 0
     elsewhere = finished.folder / "out"  # where no fope_lab is found
     done = execute(sys.executable, "-c", LOAD_EXPORT, checkout=elsewhere, folder=elsewhere)
     assert done.returncode == 0, done.stderr

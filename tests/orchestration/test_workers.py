@@ -1,6 +1,6 @@
 """How many workers go on with a stage when some are lost, and how they share its rows.
 
-tests/cli/test_run.py has stages of two workers in a real Ray, and tests/faults loses some.
+tests/faults has stages of two workers in a real Ray, and loses some.
 """
 
 from __future__ import annotations
