@@ -112,10 +112,7 @@ def single_claims(sets: int, rng: np.random.Generator) -> list[Rate]:
     chain = chance_rate(2, two_sided=True)
     decided = found["holds"] + found["fails"]
     rates.append(Rate("a > b > c, equal models: decided", chain, decided, bound=True))
-    for claim, means in (
-        ("x: m0 >= m1 - 0.5", (-0.5, 0.0)),
-        ("x: m0 <= m1 + 0.5", (0.5, 0.0)),
-    ):
+    for claim, means in (("x: m0 >= m1 - 0.5", (-0.5, 0.0)), ("x: m0 <= m1 + 0.5", (0.5, 0.0))):
         found = counts(claim, means, 5, sets, rng)
         rates.append(Rate(f"{claim[3:]}, worse by the margin: holds", ALPHA, found["holds"]))
         rates.append(Rate(f"{claim[3:]}, worse by the margin: fails", ALPHA, found["fails"]))

@@ -99,10 +99,7 @@ PARTS: Mapping[str, Part] = {
         toy="--models gqa yarn",
     ),
     "resume": Part(
-        "a training that is stopped and resumed, to the bit",
-        script("resume"),
-        20,
-        toy="--steps 6",
+        "a training that is stopped and resumed, to the bit", script("resume"), 20, toy="--steps 6"
     ),
     "training at 60m": Part(
         "speed beside Hugging Face's Trainer, eager and compiled; FoPE beside rope",

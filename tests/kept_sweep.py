@@ -78,9 +78,6 @@ class Scene:
     def fail(self, label: str, error: str) -> StageFolder:
         """Let an attempt fail."""
         folder = self.folder(label)
-        with (
-            pytest.raises(RuntimeError),
-            folder.begin("driver", self.request(label)),
-        ):
+        with pytest.raises(RuntimeError), folder.begin("driver", self.request(label)):
             raise RuntimeError(error)
         return folder

@@ -193,10 +193,7 @@ def run(
 
 
 def _train(
-    spec: TrainingConfig,
-    writer: RunWriter,
-    parents: Mapping[str, Path],
-    workers: WorkerGroup,
+    spec: TrainingConfig, writer: RunWriter, parents: Mapping[str, Path], workers: WorkerGroup
 ) -> dict[str, Any]:
     settings, length, tokenizer = spec.train, spec.data.length, _tokenizer(spec, parents)
     device, resumed = choose_device(spec.resources.gpus), writer.resumed_from

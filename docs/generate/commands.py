@@ -34,8 +34,7 @@ def reference(_: str) -> str:
 def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
     """The parser of a command, as `fope-lab NAME --help` has it."""
     parser = argparse.ArgumentParser(
-        prog=f"fope-lab {name}",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=96),
+        prog=f"fope-lab {name}", formatter_class=lambda prog: argparse.HelpFormatter(prog, width=96)
     )
     for add in command.arguments:
         add(parser)

@@ -87,8 +87,7 @@ class Data:
         ),
     ] = "tokens"
     pack: Annotated[
-        bool,
-        Doc("Of pairs and chats: whether a row holds several, which do not see each other."),
+        bool, Doc("Of pairs and chats: whether a row holds several, which do not see each other.")
     ] = False
 
     def __post_init__(self) -> None:

@@ -125,13 +125,7 @@ class ExampleRows:
     """
 
     def __init__(
-        self,
-        packed: PackedCorpus,
-        length: int,
-        name: Name,
-        *,
-        pad_id: int = 0,
-        pack: bool = False,
+        self, packed: PackedCorpus, length: int, name: Name, *, pad_id: int = 0, pack: bool = False
     ) -> None:
         if packed.loss is None:
             raise DataError(f"{packed.directory} holds plain text; needs pairs or chats")

@@ -7,18 +7,9 @@ its evaluations imports no torch: `run` does. An evaluation of one's own needs t
 
 from __future__ import annotations
 
-from fope_lab.evaluation.base import (
-    Evaluation,
-    LengthsOption,
-    ModelEvaluation,
-    PromptedEvaluation,
-)
+from fope_lab.evaluation.base import Evaluation, LengthsOption, ModelEvaluation, PromptedEvaluation
 from fope_lab.stages.base import ForwardPass
-from fope_lab.stages.metric import (
-    LENGTH,
-    Measurement,
-    Metric,
-)
+from fope_lab.stages.metric import LENGTH, Measurement, Metric
 from fope_lab.statistics.intervals import error_of_mean, mean_and_error, wilson_interval
 
 __all__ = [

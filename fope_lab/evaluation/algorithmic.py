@@ -80,11 +80,7 @@ class Algorithmic(ModelEvaluation, kind="algorithmic"):
 
     def metrics(self) -> Iterable[Metric]:
         within = Metric(
-            name=WITHIN,
-            short_name=WITHIN,
-            better="higher",
-            unit="fraction",
-            shown_as=ACCURACY,
+            name=WITHIN, short_name=WITHIN, better="higher", unit="fraction", shown_as=ACCURACY
         )
         by_length = Metric(
             name=ACCURACY,
@@ -137,11 +133,7 @@ class Algorithmic(ModelEvaluation, kind="algorithmic"):
         scoring = context.scoring(self.count * sum(self.lengths))
         for shortest, longest in self.ranges():
             asked = questions(self.definition, context.tokenizer, shortest, longest, self.count)
-            right = exact_match(
-                context.model,
-                asked,
-                **scoring.part(self.count, weight=longest),
-            )
+            right = exact_match(context.model, asked, **scoring.part(self.count, weight=longest))
             guessed = [
                 self.definition.answer_symbols ** (1.0 - len(one.answer_ids)) for one in asked
             ]

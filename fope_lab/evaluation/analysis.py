@@ -99,11 +99,7 @@ class AnalysisStage(Evaluation, kind="analysis"):
         for _, at_once in groupby(sorted(self._measured(arrays), key=position), key=position):
             context.log(*at_once)
         context.save(write)
-        return {
-            "analysis": analysis.name,
-            "source": analysis.source,
-            "says": analysis.says,
-        }
+        return {"analysis": analysis.name, "source": analysis.source, "says": analysis.says}
 
     def _measured(self, arrays: Arrays) -> Iterator[Measurement]:
         """The points of all curves."""

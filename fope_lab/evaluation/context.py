@@ -198,10 +198,7 @@ class Context:
 
 
 def run(
-    spec: Evaluation,
-    writer: RunWriter,
-    parents: Mapping[str, Path],
-    workers: Workers | None = None,
+    spec: Evaluation, writer: RunWriter, parents: Mapping[str, Path], workers: Workers | None = None
 ) -> dict[str, Any]:
     """Run an evaluation of the models in `parents`, and return the content of its result.json: the
     entry point of every evaluation, which its trial calls (orchestration/trial.py). All `workers`

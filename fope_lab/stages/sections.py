@@ -15,11 +15,7 @@ from fope_lab.config.problems import ConfigError, Problem, collecting, shown, un
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import corpus_json_schema, parse_corpus
 from fope_lab.data.recipe import Data, data_json_schema, parse_data
-from fope_lab.data.tokenizers.recipe import (
-    TokenizerRecipe,
-    parse_tokenizer,
-    tokenizer_json_schema,
-)
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe, parse_tokenizer, tokenizer_json_schema
 from fope_lab.embeddings import EMBEDDINGS, Embedding, parse_embedding
 from fope_lab.model.config import SCALES, ModelConfig
 

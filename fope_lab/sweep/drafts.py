@@ -15,14 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.config.cache import Cache
-from fope_lab.config.problems import (
-    FieldPath,
-    Problem,
-    did_you_mean,
-    format_path,
-    name_list,
-    shown,
-)
+from fope_lab.config.problems import FieldPath, Problem, did_you_mean, format_path, name_list, shown
 from fope_lab.model.checkpoint_files import CheckpointError
 from fope_lab.model.hub import PREFIX
 from fope_lab.stages.labels import label

@@ -122,8 +122,7 @@ def _parse_seeds(value: Any, base: Path) -> tuple[int, ...] | SeedRule:
 Seeds = Annotated[
     tuple[int, ...] | SeedRule,
     Parsed(
-        _parse_seeds,
-        lambda: {"anyOf": [SEED_LIST.json_schema(), entry_of(SeedRule).json_schema()]},
+        _parse_seeds, lambda: {"anyOf": [SEED_LIST.json_schema(), entry_of(SeedRule).json_schema()]}
     ),
 ]
 """A list of seeds, or a rule that adds seeds where they are needed."""

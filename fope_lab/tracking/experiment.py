@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fope_lab.store.checkpoint import Checkpoint
 from fope_lab.tracking.client import Patience, concerns_one_run
 from fope_lab.tracking.outline import Outline
-from fope_lab.tracking.stage_run import (
-    CHECKPOINT,
-    MODEL_ID,
-    SUMMARY,
-    Dataset,
-    Timeline,
-)
+from fope_lab.tracking.stage_run import CHECKPOINT, MODEL_ID, SUMMARY, Dataset, Timeline
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

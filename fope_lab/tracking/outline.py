@@ -148,9 +148,7 @@ def line_names(stages: Iterable[Stage | StageOutline], width: int = WIDTH) -> di
     return {key: names[line] for key, line in line_of.items()}
 
 
-def _by_section(
-    stages: Iterable[Stage | StageOutline],
-) -> dict[str, list[Stage | StageOutline]]:
+def _by_section(stages: Iterable[Stage | StageOutline]) -> dict[str, list[Stage | StageOutline]]:
     sections: dict[str, list[Stage | StageOutline]] = {}
     for stage in stages:
         sections.setdefault(stage.section, []).append(stage)

@@ -27,10 +27,7 @@ from fope_lab.tracking.stage_run import CURRENT, EDITION, ERRORS, LINE, SUMMARY,
 
 TAG = "mlflow.sharedViewState."
 RESULTS = "results"
-GROUPED = {
-    "aggregateFunction": "average",
-    "groupByKeys": [{"mode": "tag", "groupByData": LINE}],
-}
+GROUPED = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": LINE}]}
 """One line or bar for all seeds. Of several keys, MLflow would write names and values, and cut."""
 CHARTS, GENERATED = "Charts", "Model metrics"
 """The section with the charts of a view, and the one for those that MLflow adds by itself."""

@@ -92,10 +92,7 @@ def test_tasks_of_one_kind_are_one_stage(tasks: list[str]) -> None:
         (["3"], "--tasks: found 3, needs a task"),
         (["passkey: 3"], "--tasks: found 3 for passkey, needs a mapping"),
         (["passkey: {lengths: [32"], "--tasks:1: is not YAML"),
-        (
-            ["passkey: {trials: 3}", "passkey: {trials: 4}"],
-            "passkey is given twice",
-        ),
+        (["passkey: {trials: 3}", "passkey: {trials: 4}"], "passkey is given twice"),
         (["passkey"], "fope-lab evaluate: passkey.lengths: is missing"),
         (["passkey: {trails: 3}"], "did you mean 'trials'?"),
         (["pretrain"], "unknown task 'pretrain'"),

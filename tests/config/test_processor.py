@@ -81,16 +81,10 @@ def test_the_instruction_is_read_from_the_system(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            X86.format(model=17, flags="avx512_bf16"),
-            "AMD EPYC (family 25, model 17, avx512_bf16)",
-        ),
+        (X86.format(model=17, flags="avx512_bf16"), "AMD EPYC (family 25, model 17, avx512_bf16)"),
         (X86.format(model=17, flags="avx2"), "AMD EPYC (family 25, model 17)"),
         (X86.format(model=1, flags="avx2"), "AMD EPYC (family 25, model 1)"),
-        (
-            ARM.format(model="0xd40", flags="bf16"),
-            "aarch64 (implementer 0x41, part 0xd40, bf16)",
-        ),
+        (ARM.format(model="0xd40", flags="bf16"), "aarch64 (implementer 0x41, part 0xd40, bf16)"),
         (OTHER, "aarch64"),
         (None, "aarch64"),
     ],

@@ -19,9 +19,7 @@ from trainers.data import prepare_data as run
 def plan(folder: Path, split: str = "train") -> tuple[PrepareData, str]:
     """A stage and its key, as planning makes them."""
     stage = read_section(
-        PrepareData,
-        {"corpus": {"files": "*.txt"}, "tokenizer": "byte", "split": split},
-        folder,
+        PrepareData, {"corpus": {"files": "*.txt"}, "tokenizer": "byte", "split": split}, folder
     )
     parts = {"corpus": stage.corpus.identity(), "tokenizer": tokenizer_identity("byte")}
     return stage, stage_key(stage, {}, parts)

@@ -84,10 +84,7 @@ def test_windows_number_the_documents_and_predict_no_first_token(
 @settings(deadline=None)
 @given(PAIRS, st.integers(4, 24), st.booleans())
 def test_rows_hold_every_example_once_an_epoch(
-    tmp_path_factory: pytest.TempPathFactory,
-    pairs: list[tuple[str, str]],
-    length: int,
-    pack: bool,
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], length: int, pack: bool
 ) -> None:
     pairs = [(f"{i}{prompt}", answer) for i, (prompt, answer) in enumerate(pairs)]
     data = packed(tmp_path_factory.mktemp("pairs"), pairs, "pairs")
@@ -246,9 +243,7 @@ def test_documents_are_there_where_something_needs_them(
     assert TrainingData(plain, directories, BYTE, batch_size=30, seed=0).batch(0).documents is None
 
 
-def test_what_became_of_the_examples_is_told(
-    prepared: list[tuple[Any, dict[str, Path]]],
-) -> None:
+def test_what_became_of_the_examples_is_told(prepared: list[tuple[Any, dict[str, Path]]]) -> None:
     def told(**changes: Any) -> list[dict[str, Any]]:
         data, directories = prepared[2]
         spec = parse_data({**data.canonical(), **changes}, Path())

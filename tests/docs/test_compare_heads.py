@@ -10,14 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docs.compare_heads import (
-    by_sweep,
-    figures,
-    main,
-    meanings,
-    measured_paragraph,
-    problems,
-)
+from docs.compare_heads import by_sweep, figures, main, meanings, measured_paragraph, problems
 from docs.generate.results import FOLDER
 from docs.generate.shipped import ROOT, load_shipped
 

@@ -86,9 +86,7 @@ def test_every_figure_and_table_is_there(name: str) -> None:
     assert len(set(items)) == len(items)
 
 
-def test_a_state_says_whether_it_was_run_and_what_it_needs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_state_says_whether_it_was_run_and_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     fields = {"item": "Figure 1", "place": "§1", "shows": "A curve."}
     figures = Item(**fields, sweeps=("p_rope/figures",))  # type: ignore[arg-type]
     assert state(figures) == "[run](../results.md#p-rope-figures)"

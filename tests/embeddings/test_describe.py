@@ -23,12 +23,7 @@ from fope_lab.embeddings import (
     resolve_embedding,
 )
 from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding
-from fope_lab.embeddings.describe import (
-    EXAMPLES,
-    Inspection,
-    describe,
-    inspect_all,
-)
+from fope_lab.embeddings.describe import EXAMPLES, Inspection, describe, inspect_all
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
 from fope_lab.embeddings.spec import TRANSFORMS
 

@@ -88,9 +88,7 @@ def test_a_query_head_has_its_key_heads_coefficients() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"num_frequencies": 64}])
-def test_yarn_after_the_floor_keeps_the_pairs_and_the_coefficients(
-    options: dict[str, int],
-) -> None:
+def test_yarn_after_the_floor_keeps_the_pairs_and_the_coefficients(options: dict[str, int]) -> None:
     plain = fope(**options)
     extended = build_embedding(
         {"type": "fope-yarn", "base": 129, "factor": 4, **options},

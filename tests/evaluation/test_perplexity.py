@@ -21,11 +21,7 @@ from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.context import run
 from fope_lab.evaluation.perplexity import Perplexity
-from fope_lab.evaluation.perplexity.losses import (
-    LOSS_ROWS,
-    WINDOWS,
-    perplexity,
-)
+from fope_lab.evaluation.perplexity.losses import LOSS_ROWS, WINDOWS, perplexity
 from fope_lab.model import load_model
 from fope_lab.store.root import Store
 

@@ -13,11 +13,7 @@ from hypothesis import strategies as st
 
 from fope_lab.analysis import parse_analysis
 from fope_lab.data.problems import DataError
-from fope_lab.papers.resonance.angles import (
-    angle_gaps,
-    angles,
-    feature_gaps,
-)
+from fope_lab.papers.resonance.angles import angle_gaps, angles, feature_gaps
 
 
 @given(st.floats(0, math.pi), st.integers(2, 12), st.integers(1, 12), st.integers(1, 5))

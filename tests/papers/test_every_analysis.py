@@ -19,10 +19,7 @@ SMALL: dict[str, tuple[dict[str, Any], str]] = {
     "cauchy-schwarz": (SHORT, "most on the previous token"),
     "constructions": ({"head_dim": 16, "length": 64}, "slowest pair, base 500,000"),
     "decay": ({"length": 64, "pairs": 20, "head_dim": 16}, "mean of 20 pairs"),
-    "feature-gap": (
-        {"embeddings": ("rope", "yarn"), "length": 96, "head_dim": 16},
-        "Slower pairs",
-    ),
+    "feature-gap": ({"embeddings": ("rope", "yarn"), "length": 96, "head_dim": 16}, "Slower pairs"),
     "frequency-usage": ({**SHORT, "layer": 1}, "Mean norm in layer 1, keys"),
     "gaussian-contribution": (
         {"embedding": "fope", "length": 128, "pairs": 20},

@@ -36,11 +36,7 @@ ROWS: dict[str, tuple[dict[str, Any], tuple[str, tuple[str, ...], int]]] = {
             "endings": [" bakes. [title] Eat", "[substeps] sleeps", "x", "y"],
             "label": "0",
         },
-        (
-            "Baking: Mix it. Wait. Then she",
-            (" bakes.. Eat", "  sleeps", " x", " y"),
-            0,
-        ),
+        ("Baking: Mix it. Wait. Then she", (" bakes.. Eat", "  sleeps", " x", " y"), 0),
     ),
     "natural_qs_open": (
         {"question": "who was it", "answer": ["Ada", "Ada Lovelace"]},
@@ -103,10 +99,7 @@ def test_winogrande_has_one_ending_after_two_contexts(tmp_path: Path) -> None:
     save_rows(tmp_path, "winogrande/winogrande_xl", [{**row, "answer": "2"}])
     [question] = TASKS["winogrande"].questions(tmp_path)
     assert question == DownstreamQuestion(
-        (
-            ("Ann told Eve that Ann", " won a prize_."),
-            ("Ann told Eve that Eve", " won a prize_."),
-        ),
+        (("Ann told Eve that Ann", " won a prize_."), ("Ann told Eve that Eve", " won a prize_.")),
         1,
         0,
     )

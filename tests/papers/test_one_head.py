@@ -47,9 +47,7 @@ def projected(model: Decoder, tokens: torch.Tensor, layer: int, head: int) -> li
     return found
 
 
-def test_scores_and_norms_are_those_of_complex_arithmetic(
-    reading: Callable[..., Subject],
-) -> None:
+def test_scores_and_norms_are_those_of_complex_arithmetic(reading: Callable[..., Subject]) -> None:
     model = random_model(num_kv_heads=2)
     subject = reading(model, TEXT)
     arrays = SMALL.compute(subject, ignore)
@@ -148,10 +146,7 @@ def subject(made_by_hand: Callable[..., Decoder], reading: Callable[..., Subject
     embedding = build_embedding("rope", head_dim=16, num_heads=1, train_length=64)
     x = 2 * FASTEST[None, None, None]
     turned, _ = embedding.rotate(x, x, torch.tensor([1]))
-    heads = {
-        (1, 2): (3 * SLOWEST, 3 * SLOWEST, 1),
-        (2, 0): (2 * FASTEST, turned[0, 0, 0], 1),
-    }
+    heads = {(1, 2): (3 * SLOWEST, 3 * SLOWEST, 1), (2, 0): (2 * FASTEST, turned[0, 0, 0], 1)}
     return reading(made_by_hand(heads), MARKED_TEXT)
 
 

@@ -14,15 +14,7 @@ from fope_lab.config.named_types import given_options
 from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import Problem, missing
 from fope_lab.data.chat import ASSISTANT, Chat
-from fope_lab.data.corpora.base import (
-    Corpus,
-    Kind,
-    Pair,
-    Split,
-    characters,
-    sha256_of,
-    split_items,
-)
+from fope_lab.data.corpora.base import Corpus, Kind, Pair, Split, characters, sha256_of, split_items
 from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation

@@ -15,14 +15,7 @@ from typing import Annotated, Any, Literal, Self
 
 from fope_lab.config.annotations import Doc
 from fope_lab.config.problems import Problem
-from fope_lab.data.corpora.base import (
-    Corpus,
-    Pair,
-    Split,
-    sha256_of,
-    split_items,
-    split_texts,
-)
+from fope_lab.data.corpora.base import Corpus, Pair, Split, sha256_of, split_items, split_texts
 from fope_lab.data.problems import DataError
 
 

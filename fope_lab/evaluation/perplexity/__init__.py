@@ -51,8 +51,7 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
         PositiveInt | None, Doc("The number of tokens from one sliding window to the next.")
     ] = None
     tokens: Annotated[
-        PositiveInt | None,
-        Doc("The most tokens to read of each text; the default is all."),
+        PositiveInt | None, Doc("The most tokens to read of each text; the default is all.")
     ] = None
     part: Annotated[
         Literal["all", "second-half"],

@@ -297,11 +297,7 @@ class Downstream(ModelEvaluation, kind="downstream"):
         scoring = context.scoring(sum(len(task.requests) for task in tasks))
         results = []
         for task in tasks:
-            result = downstream_score(
-                context.model,
-                task,
-                **scoring.part(len(task.requests)),
-            )
+            result = downstream_score(context.model, task, **scoring.part(len(task.requests)))
             context.log(*result.measurements)
             results.append(result)
         means = [mean for name in ("loss", "accuracy") if (mean := mean_of_tasks(results, name))]

@@ -31,11 +31,7 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
 from fope_lab.drawing.panels import cells, panels
 from fope_lab.papers.p_rope.positional_heads import best_heads
-from fope_lab.papers.p_rope.semantic_heads import (
-    SHOWN,
-    LooksForMarks,
-    head_scores,
-)
+from fope_lab.papers.p_rope.semantic_heads import SHOWN, LooksForMarks, head_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

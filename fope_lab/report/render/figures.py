@@ -197,9 +197,7 @@ def _along_training(training: TrainingCurves, style: Style, name: str) -> Figure
 
 
 def _curve(
-    series: Series,
-    style: Style,
-    is_chosen: Callable[[Cell], bool] = lambda cell: False,
+    series: Series, style: Style, is_chosen: Callable[[Cell], bool] = lambda cell: False
 ) -> Curve:
     points = sorted((x, cell) for x, cell in series.cells.items() if x is not None)
     xs, cells = zip(*points, strict=True)

@@ -296,9 +296,7 @@ def capital(words: str) -> str:
 
 
 def group_metrics(
-    cells: Sequence[Cell],
-    results: Sequence[StageResult],
-    requested: Collection[GroupKey] = (),
+    cells: Sequence[Cell], results: Sequence[StageResult], requested: Collection[GroupKey] = ()
 ) -> tuple[MetricGroup, ...]:
     """Group all cells: curves first, then single numbers, each in the order of the stages.
 

@@ -14,14 +14,7 @@ from fope_lab.data.mixture import TrainingData
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import TASKS, parse_data
 from fope_lab.data.rows import IGNORED
-from fope_lab.data.tasks.posgen import (
-    PosGenTask,
-    SequenceSet,
-    Split,
-    Subtask,
-    generate,
-    shuffled,
-)
+from fope_lab.data.tasks.posgen import PosGenTask, SequenceSet, Split, Subtask, generate, shuffled
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
 SUBTASKS = get_args(Subtask)

@@ -29,13 +29,7 @@ from fope_lab.embeddings import (
     resolve_embedding,
     spec,
 )
-from fope_lab.model import (
-    Decoder,
-    ModelConfig,
-    load_model,
-    read_config,
-    save_model,
-)
+from fope_lab.model import Decoder, ModelConfig, load_model, read_config, save_model
 from fope_lab.model.export.folder import export
 from fope_lab.model.export.sources import MODEL_FILE
 

@@ -358,9 +358,7 @@ def test_each_combination_has_its_verdict(tmp_path: Path, axis: str, values: lis
 def test_models_that_differ_in_more_are_told(tmp_path: Path) -> None:
     grid = {**BASE["grid"], "pretrain.train.tokens": [64_000, 128_000]}
     found = judged(
-        tmp_path,
-        "passkey@128 where embedding=rope: tokens=64e3 < 128e3",
-        changes={"grid": grid},
+        tmp_path, "passkey@128 where embedding=rope: tokens=64e3 < 128e3", changes={"grid": grid}
     )
     (verdict,) = found
     assert verdict.unequal == ("tokens (64,000 and 128,000)",)

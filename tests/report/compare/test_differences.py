@@ -12,11 +12,7 @@ import pytest
 from report_samples import BASE, printed, report_of, typical_numbers
 
 from fope_lab.report import Report
-from fope_lab.report.compare.differences import (
-    best_mean,
-    clearly_best,
-    difference_of,
-)
+from fope_lab.report.compare.differences import best_mean, clearly_best, difference_of
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import report_tables
 from fope_lab.report.results.cells import Cell, SeedValue

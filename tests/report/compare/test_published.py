@@ -175,10 +175,7 @@ def test_a_wrong_file_says_where_and_what(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (
-            "fope/tabel2",
-            "unknown published table 'fope/tabel2'; did you mean 'fope/table2'?",
-        ),
+        ("fope/tabel2", "unknown published table 'fope/tabel2'; did you mean 'fope/table2'?"),
         ("../papers/fope/table2", "allowed"),
         (7, "found 7, needs text"),
     ],

@@ -113,10 +113,7 @@ def test_json_has_one_entry_for_each_verdict(report: Report) -> None:
 
 
 def test_one_verdict_stands_in_the_common_table_with_its_combination(tmp_path: Path) -> None:
-    pairs = {
-        "pretrain.embedding": ["rope", "fope", "fope"],
-        "pretrain.model.num_layers": [1, 1, 2],
-    }
+    pairs = {"pretrain.embedding": ["rope", "fope", "fope"], "pretrain.model.num_layers": [1, 1, 2]}
     changes = {"report": {"claims": CLAIMS[:1]}, "grid": {}, "zip": pairs}
     section = Section(render_html(report_of(tmp_path, changes=changes)))
     assert section.open == []
@@ -135,11 +132,7 @@ def test_every_output_shows_what_claims_stand_for_once_and_above_them(tmp_path: 
     sentence = "“A <b>beats</b> B & C.” (§5.2)"
     assert found == [None, None, *[(said["quote"], "")] * 2, ("", ours["note"])]
     text = render_markdown(report).replace("&lt;", "<").replace("&amp;", "&").replace("\\", "")
-    outputs = {
-        "page": Section(render_html(report)).text,
-        "terminal": printed(report),
-        "md": text,
-    }
+    outputs = {"page": Section(render_html(report)).text, "terminal": printed(report), "md": text}
     for name, output in outputs.items():
         joined = " ".join(output.split())
         order = [CLAIMS[0], sentence, *CLAIMS[2:4], ours["note"], CLAIMS[5]]

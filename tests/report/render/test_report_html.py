@@ -12,11 +12,7 @@ import pytest
 from report_samples import finish, links_of, make_report, write_plan
 
 from fope_lab.report import Report, RunLinks, build_report
-from fope_lab.report.render.documents import (
-    format_count,
-    format_moment,
-    render_html,
-)
+from fope_lab.report.render.documents import format_count, format_moment, render_html
 from fope_lab.report.render.tables import build_tables
 from fope_lab.report.results.summary import format_seconds
 from fope_lab.store.root import Store

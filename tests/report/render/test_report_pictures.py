@@ -201,11 +201,7 @@ def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store
     assert len(figure.numbers) == len(decay.numbers)
     assert f"| {words} | {near} |" in render_markdown(report)
     [shown] = report_json(report)["analyses"]
-    assert (shown["stage"], shown["analysis"], shown["key"]) == (
-        "decay",
-        "decay",
-        result.stage.key,
-    )
+    assert (shown["stage"], shown["analysis"], shown["key"]) == ("decay", "decay", result.stage.key)
     assert shown["numbers"] == decay.numbers
     assert "Constant queries and keys" in figure.drawings[0]
     assert set(decay.arrays()) == {"constant", "gaussian"}

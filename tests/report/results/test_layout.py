@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import report_of
 
-from fope_lab.report.results.layout import (
-    read_axes,
-    short_names,
-    shorten_labels,
-    unique_endings,
-)
+from fope_lab.report.results.layout import read_axes, short_names, shorten_labels, unique_endings
 from fope_lab.stages.metric import Metric, Unit
 
 
@@ -189,12 +184,7 @@ PATHS = st.sets(st.lists(PARTS, min_size=1, max_size=4).map("/".join), max_size=
 def test_files_of_one_name_are_told_apart() -> None:
     paths = ["fope_lab/tasks/base.py", "fope_lab/stages/base.py", "fope_lab/stages/metric.py"]
     endings = unique_endings([*paths, "pretrain"], "/")
-    assert list(endings.values()) == [
-        "tasks/base.py",
-        "stages/base.py",
-        "metric.py",
-        "pretrain",
-    ]
+    assert list(endings.values()) == ["tasks/base.py", "stages/base.py", "metric.py", "pretrain"]
 
 
 @given(PATHS)
