@@ -7,12 +7,10 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-import jsonschema
 import pytest
 import yaml
 
@@ -65,35 +63,6 @@ def environment(config: Config, tmp_path: Path) -> dict[str, str]:
 def test_ray_accepts_it(config: Config) -> None:
     prepared = validated(config)
     assert prepared["available_node_types"]["head"]["max_workers"] == 0
-
-
-def set_at(*path: str, value: object) -> Callable[[Config], None]:
-    def change(config: Config) -> None:
-        for name in path[:-1]:
-            config = config[name]
-        config[path[-1]] = value
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (set_at("max_worker", value=8), "max_worker"),
-        (set_at("auth", "ssh_usr", value="ubuntu"), "ssh_usr"),
-        (set_at("available_node_types", "worker", "min_worker", value=0), "min_worker"),
-        (set_at("available_node_types", "worker", "resources", value={"CPU": "8"}), "'8'"),
-        (set_at("available_node_types", "worker", "min_workers", value=99), "max_workers"),
-        (set_at("available_node_types", "worker", value={"resources": {}}), "node_config"),
-        (set_at("head_node_type", value="heads"), "head_node_type"),
-        (set_at("idle_timeout_minutes", value="ten"), "ten"),
-    ],
-)
-def test_a_mistake_is_found(config: Config, change: Callable[..., None], message: str) -> None:
-    wrong = copy.deepcopy(config)
-    change(wrong)
-    with pytest.raises((jsonschema.ValidationError, ValueError), match=message):
-        validated(wrong)
 
 
 def test_nothing_is_placed_on_the_head(config: Config) -> None:

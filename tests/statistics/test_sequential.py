@@ -14,7 +14,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.statistics.decision import ALPHA, STUDENT_T, Bound, decide
+from fope_lab.statistics.decision import ALPHA, STUDENT_T
 from fope_lab.statistics.sequential import LEVELS, SequentialT, boundary, repeated_p, share_spent
 
 PATHS = 100_000
@@ -151,31 +151,3 @@ def test_without_a_difference_and_without_numbers_it_is_students_t() -> None:
 @pytest.mark.parametrize(("n", "words"), [(4, "begins at 5"), (5, "1 look"), (9, "5 looks")])
 def test_it_names_the_looks(n: int, words: str) -> None:
     assert words in SequentialT(first=5).words(n)
-
-
-def test_a_chain_errs_no_more_often_than_one_pair() -> None:
-    """a > b > c, where a > b is true beyond doubt, and b and c are equal."""
-    sets, test = 250, SequentialT(first=5)
-    differences = np.random.default_rng(3).standard_normal((sets, 9))
-    held = failed = 0
-    for one in differences.tolist():
-        bounds = [Bound([d + 1e6 for d in one], 0.0, "greater"), Bound(one, 0.0, "greater")]
-        outcome = decide(bounds, test, two_sided=True)
-        assert outcome is not None
-        held += outcome.verdict(outcome.p) == "holds"
-        failed += outcome.verdict(outcome.p) == "fails"
-    share = share_spent(9)
-    assert held <= scipy.stats.binom.ppf(1 - 1e-5, sets, ALPHA / 2 * share)
-    assert failed <= scipy.stats.binom.ppf(1 - 1e-5, sets, ALPHA / 4 * share)
-
-
-@pytest.mark.parametrize("trials", [62, 300])
-def test_accuracies_of_few_trials_are_not_told_apart_more_often(trials: int) -> None:
-    """Of equal models, whose counts are not normal, and are now and then the same by chance."""
-    sets, test = 250, SequentialT(first=5)
-    counts = np.random.default_rng(trials).binomial(trials, 0.97, (2, sets, 9)) / trials
-    wrong = 0
-    for one in (counts[0] - counts[1]).tolist():
-        outcome = decide([Bound(one, 0.0, "greater")], test, two_sided=True)
-        wrong += outcome is not None and outcome.verdict(outcome.p) != "undecided"
-    assert wrong <= scipy.stats.binom.ppf(1 - 1e-5, sets, ALPHA)

@@ -10,8 +10,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fope_lab.store.attempts import Attempts, Ending, LeaseHeldError, driver_name, is_gone
 from fope_lab.store.lease import Heartbeat, LeaseObserver, LeaseState
@@ -111,23 +109,6 @@ def test_a_new_attempt_starts_the_watch_again(tmp_path: Path) -> None:
     observer.state(attempts)
     clock.now += 15
     assert observer.state(attempts) == (LeaseState.HELD, 2)
-
-
-@given(gaps=st.lists(st.floats(0, 15.9), max_size=30))
-def test_no_clock_difference_makes_a_live_lease_stale(
-    gaps: list[float], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Whatever the observer's clock reads, beats that come in time keep the lease."""
-    clock = Clock()
-    clock.now = 1e9
-    observer = LeaseObserver(seconds=16, clock=clock)
-    attempts = Attempts(tmp_path_factory.mktemp("stage"))
-    take(attempts, "a")
-    observer.state(attempts)
-    for count, gap in enumerate(gaps, start=1):
-        attempts.write_beat(1, count)
-        clock.now += gap
-        assert observer.state(attempts)[0] is LeaseState.HELD
 
 
 def test_the_heartbeat_counts_until_it_is_stopped(tmp_path: Path) -> None:

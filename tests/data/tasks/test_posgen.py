@@ -59,14 +59,6 @@ def test_sequences_are_the_papers(
         assert row == by_hand(task, row[: j + k], j + k + more, modulus, j, k)
 
 
-def test_the_papers_figure() -> None:
-    """Its twelfth token, with modulus 7, j = 1 and k = 3, and what that is the sum of."""
-    read = {"recursive": 7, "cot": 0, "semi_recursive": 3}
-    for task, far in read.items():
-        x = generate(task, 50, 12, modulus=7)
-        assert (x[:, 11] == (x[:, far] + x[:, 8:11].sum(1)) % 7).all()
-
-
 def test_a_seed_draws_the_same_beginnings_for_all_subtasks_counts_and_lengths() -> None:
     first = generate("cot", 5, 64, seed=3)
     assert (generate("cot", 9, 30, seed=3)[:5] == first[:, :30]).all()
