@@ -87,8 +87,9 @@ def test_figures_and_numbers(
     assert all(np.isfinite(value) for value in numbers.values())
     missing = LEFT_OUT.get((name, embedding["type"]) if embedding else (), "nothing")
     assert set(numbers) == {key for key in analysis.number_words if not key.startswith(missing)}
-    text = figure_text(analysis, arrays)
-    assert words in text
-    assert "mathdefault" not in text
+    if layers != MODELS[0][1] or any(name == odd for odd, _ in LEFT_OUT):
+        text = figure_text(analysis, arrays)  # of the other model it is the same
+        assert words in text
+        assert "mathdefault" not in text
     assert sorted(done) == done
     assert all(part <= whole for part, whole in done)

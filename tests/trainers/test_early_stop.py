@@ -122,7 +122,7 @@ def no_batch(step: int) -> Batch:
     raise AssertionError(f"step {step} was repeated")
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=12)
 @given(
     stops=st.lists(st.integers(0, STEPS - 1), min_size=1, max_size=4),
     checkpoint_every=st.integers(1, STEPS + 1),
