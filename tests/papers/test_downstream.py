@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from downstream_wheel import request, save_requests, save_rows
+from downstream_wheel import save_rows
 from measured import measured
 from scipy import stats
 from sections import read_section
@@ -245,21 +245,25 @@ def test_what_a_model_expects_before_a_text_comes_first() -> None:
 
 
 def store_with_tasks(root: Path) -> Path:
-    """TriviaQA, and a task of six choices after examples."""
+    """TriviaQA, and two tasks of six choices."""
     rows = [{"question": f"Q{i}?", "answer": {"value": "x" * (i + 1)}} for i in range(3)]
     save_rows(root, "trivia_qa/rc.wikipedia.nocontext", rows)
-    lines = [
-        request(i, index, ("Two words here.", f" {'abcdef'[index] * (i + 1)}"), i % 6)
+    letters = "abcdef"
+    rows = [
+        {
+            "question": "Two words?",
+            "choices": {"text": [each * (i + 1) for each in letters], "label": list(letters)},
+            "answerKey": letters[i % 6],
+        }
         for i in range(8)
-        for index in range(6)
     ]
-    save_requests(root, "arc_easy/rc_5shot", lines)
-    save_requests(root, "csqa/rc_5shot", lines[:12])
+    save_rows(root, "ai2_arc/ARC-Easy", rows)
+    save_rows(root, "tau/commonsense_qa/none", rows[:2])
     return root
 
 
 def section(**fields: Any) -> Downstream:
-    tasks = ["arc_easy_rc_5shot", "trivia_qa_wiki", "csqa_rc_5shot"]
+    tasks = ["arc_easy", "trivia_qa_wiki", "commonsense_qa"]
     content = {"kind": "downstream", "from": "m", "tasks": tasks, **fields}
     return read_section(Downstream, content)
 
@@ -271,8 +275,8 @@ def test_a_stage_logs_and_states_what_it_did(parents: dict[str, Path], tmp_path:
         attempt.finish(run(stage, attempt.writer, parents))
     values = {name: value for row in folder.rows() for name, value in row.values.items()}
     assert {row.step for row in folder.rows()} == {0}
-    names = {"arc_easy_rc_5shot_accuracy", "arc_easy_rc_5shot_loss", "trivia_qa_wiki_loss"}
-    names |= {"csqa_rc_5shot_accuracy", "csqa_rc_5shot_loss", "downstream_accuracy"}
+    names = {"arc_easy_accuracy", "arc_easy_loss", "trivia_qa_wiki_loss"}
+    names |= {"commonsense_qa_accuracy", "commonsense_qa_loss", "downstream_accuracy"}
     names |= {"downstream_loss"}
     assert set(values) == names | {f"{name}_stderr" for name in names}
     result = folder.result()
@@ -294,7 +298,7 @@ def test_a_stage_logs_and_states_what_it_did(parents: dict[str, Path], tmp_path:
         name: answering[name] for name in ("questions", "of", "truncated_requests", "longest")
     }
     assert list(recorded["asked"]) == list(stage.tasks)
-    assert math.isclose(choosing["loss"], values["arc_easy_rc_5shot_loss"])
+    assert math.isclose(choosing["loss"], values["arc_easy_loss"])
     progress = folder.progress()
     assert progress is not None
     assert progress["step"] == progress["total"] == 5 * 6 + 3 + 2 * 6

