@@ -1,5 +1,5 @@
 """The views that a sweep's experiment opens with, as MLflow stores them; a browser shows them in
-test_browser.py."""
+test_tracking_server.py."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from tracking_scene import Scene, expected, finish
 from fope_lab.cli import main
 from fope_lab.tracking.errors import TrackingError
 
+pytestmark = pytest.mark.faults
+
 Damage = Callable[[bytes], bytes]
 DAMAGES: tuple[Damage, ...] = (
     lambda data: b"",
