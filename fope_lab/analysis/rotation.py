@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,7 @@ from fope_lab.analysis.base import Floats
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.data.problems import DataError
-from fope_lab.embeddings import EmbeddingError, Shape, parse_embedding
+from fope_lab.embeddings import Embedding, EmbeddingError, Shape, parse_embedding
 from fope_lab.embeddings.base import check_definition
 from fope_lab.embeddings.describe import describe
 
@@ -35,9 +36,11 @@ Distances = Annotated[
 @dataclass(frozen=True)
 class Rotation:
     """The rotation of a head's pairs: `frequencies` (head_dim/2,) in radians per token, 0 where a
-    pair does not rotate; `spec` describes the embedding for `build_embedding`."""
+    pair does not rotate; `spec` describes the embedding, and `definition` is what it stands for."""
 
     spec: Mapping[str, Any]
+    definition: Embedding
+    shape: Shape
     frequencies: Floats
 
     @property
@@ -45,6 +48,21 @@ class Rotation:
         """The tokens of a full turn (head_dim/2,), infinite where a pair does not rotate."""
         with np.errstate(divide="ignore"):
             return 2 * np.pi / self.frequencies
+
+    @functools.cached_property
+    def module(self) -> PositionEmbedding:
+        from fope_lab.embeddings.module import PositionEmbedding
+
+        return PositionEmbedding(self.definition, self.shape)
+
+    def turned(self, vector: Floats, positions: NDArray[np.int64]) -> Floats:
+        """Rotate a vector (head_dim,) to each of the positions n, Rⁿ·vector: (positions,
+        head_dim)."""
+        import torch
+
+        x = torch.from_numpy(vector).expand(1, 1, len(positions), -1)
+        with torch.inference_mode():
+            return self.module.rotate(x, x, torch.from_numpy(positions))[0][0, 0].numpy()
 
 
 def rotation(
@@ -79,7 +97,7 @@ def rotation(
     frequencies = np.array(definition.pair_frequencies(shape), np.float64)
     if not frequencies.any():
         raise DataError(Problem(at, f"found {name!r}, needs an embedding that rotates"))
-    return Rotation(spec, frequencies)
+    return Rotation(spec, definition, shape, frequencies)
 
 
 class OneRotation:
@@ -102,10 +120,7 @@ class OneRotation:
 
     def turned(self) -> NDArray[np.complex128]:
         """Return the `turns` of a head: (head_dim/2, length)."""
-        from fope_lab.embeddings import build_embedding
-
-        sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
-        return turns(build_embedding(self.rotation().spec, **sizes), self.length)[0]
+        return turns(self.rotation().module, self.length)[0]
 
 
 def undertrained(frequencies: Floats, train_length: int) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fope_lab.analysis import parse_analysis
 from fope_lab.analysis.reading import attention_weights
+from fope_lab.analysis.rotation import rotation
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import build_embedding
 from fope_lab.papers.p_rope.constructions import (
@@ -28,12 +29,13 @@ from fope_lab.papers.p_rope.constructions import (
     unpositioned_attention,
 )
 
+ROTARY = rotation("rope", head_dim=16, train_length=64, base=10_000.0)
+
 
 @given(seed=st.integers(0, 99), peak=st.integers(0, 63))
 def test_scores_peak_where_asked_as_in_the_proof(seed: int, peak: int) -> None:
     query = np.random.default_rng(seed).standard_normal(16)
-    embedding = build_embedding("rope", head_dim=16, num_heads=1, train_length=64)
-    [found] = peaked_scores(embedding, query, np.array([peak]), 64)
+    [found] = peaked_scores(ROTARY, query, np.array([peak]), 64)
     norms = query[:8] ** 2 + query[8:] ** 2
     omega = 10_000.0 ** -(np.arange(8) / 8)
     angles = (np.arange(64) - peak)[:, None] * omega
@@ -44,9 +46,9 @@ def test_scores_peak_where_asked_as_in_the_proof(seed: int, peak: int) -> None:
 @pytest.mark.parametrize("offset", [0, 1])
 def test_positional_attention_is_that_of_a_head(offset: int) -> None:
     """With every query ψ and every key turned by the offset, in attention itself."""
-    embedding = build_embedding("rope", head_dim=16, num_heads=1, train_length=64)
+    embedding = ROTARY.module
     norms = np.array([0.5, 7.0, 40.0])
-    for norm, found in zip(norms, positional_attention(embedding, offset, norms, 50), strict=True):
+    for norm, found in zip(norms, positional_attention(ROTARY, offset, norms, 50), strict=True):
         psi = torch.full((1, 1, 50, 16), math.sqrt(norm / 16), dtype=torch.float64)
         key, _ = embedding.rotate(psi, psi, torch.full((50,), offset))
         weights = attention_weights(embedding, psi * 4, key, torch.arange(50))  # 4 = √head_dim

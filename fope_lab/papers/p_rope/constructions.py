@@ -16,18 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Seed
-from fope_lab.analysis.rotation import Base, Distances, HeadDim, Preset, as_complex, rotation
+from fope_lab.analysis.rotation import (
+    Base,
+    Distances,
+    HeadDim,
+    Preset,
+    Rotation,
+    as_complex,
+    rotation,
+)
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.drawing.panels import curve, legend, panels
-from fope_lab.embeddings import parse_embedding
-from fope_lab.embeddings.frequencies import rope_ladder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from fope_lab.embeddings.module import PositionEmbedding
 
 PEAKS = (0, 64, 256, 512)
 """The distances of the drawn constructions; those beyond the length are omitted."""
@@ -50,36 +54,23 @@ ROTATIONS = {
 """The labels of the semantic head's frequencies."""
 
 
-def turned(embedding: PositionEmbedding, vector: Floats, positions: NDArray[np.int64]) -> Floats:
-    """Rotate a vector (head_dim,) to each of the positions n, Rⁿ·vector: (positions, head_dim)."""
-    import torch
-
-    x = torch.from_numpy(vector).expand(1, 1, len(positions), -1)
-    with torch.inference_mode():
-        return embedding.rotate(x, x, torch.from_numpy(positions))[0][0, 0].numpy()
-
-
-def peaked_scores(
-    embedding: PositionEmbedding, query: Floats, peaks: NDArray[np.int64], length: int
-) -> Floats:
+def peaked_scores(rotary: Rotation, query: Floats, peaks: NDArray[np.int64], length: int) -> Floats:
     """Return the scores (peaks, length) by distance of a query (head_dim,), divided by its squared
     norm, for keys that are the query rotated by each of the distances `peaks` (Prop. 3.1)."""
-    queries = turned(embedding, query, np.arange(length))
-    keys = turned(embedding, query, peaks)
+    queries = rotary.turned(query, np.arange(length))
+    keys = rotary.turned(query, peaks)
     return keys @ queries.T / (query @ query)
 
 
-def positional_attention(
-    embedding: PositionEmbedding, offset: int, norms: Floats, length: int
-) -> Floats:
+def positional_attention(rotary: Rotation, offset: int, norms: Floats, length: int) -> Floats:
     """Return a token's attention to the token `offset` back if every query is the same vector ψ and
     every key is ψ rotated by `offset` (Thm. 5.3): (norms,), for the squared norms of ψ.
 
     The attending token is the last of `length` tokens, the worst case: earlier tokens have fewer
     others to attend to. ψ has the same entries in all pairs.
     """
-    ones = np.ones(embedding.shape.head_dim)
-    unit = peaked_scores(embedding, ones, np.array([offset]), length)[0]
+    ones = np.ones(rotary.shape.head_dim)
+    unit = peaked_scores(rotary, ones, np.array([offset]), length)[0]
     return np.array([1 / np.exp(norm * (unit - unit[offset])).sum() for norm in norms])
 
 
@@ -134,15 +125,15 @@ class Constructions(
     seed: Seed = 0
 
     def __post_init__(self) -> None:
-        rotary = rotation(
-            self.embedding, head_dim=self.head_dim, train_length=self.length, base=BASES[0]
-        )
-        if not parse_embedding(rotary.spec).shift_invariant:
+        if not self._rotation(self.embedding, BASES[0]).definition.shift_invariant:
             message = (
                 f"found {self.embedding!r}, but the constructions need a rotation whose scores"
                 " depend on the distance alone"
             )
             raise DataError(Problem(("embedding",), message))
+
+    def _rotation(self, preset: str, base: float) -> Rotation:
+        return rotation(preset, head_dim=self.head_dim, train_length=self.length, base=base)
 
     def compute(self, subject: None, progress: Progress) -> Arrays:
         """Compute the numbers of each construction.
@@ -156,30 +147,25 @@ class Constructions(
         Thm. 6.1: `frequencies` (3,), 0 and the slowest of two bases; `semantic` (3, context), the
         attention by length of the context.
         """
-        from fope_lab.embeddings import build_embedding
-
-        sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
-        embedding = build_embedding(self.embedding, **sizes)
+        rotary = self._rotation(self.embedding, BASES[0])
         drawn = np.random.default_rng(self.seed).standard_normal((QUERIES, self.head_dim))
         peaks = np.array([peak for peak in PEAKS if peak < self.length])
         targets = np.unique(np.linspace(0, self.length - 1, TARGETS).astype(np.int64))
         hits = np.empty((QUERIES, len(targets)), dtype=bool)
         for i, query in enumerate(drawn):
-            scores = peaked_scores(embedding, query, targets, self.length)
+            scores = peaked_scores(rotary, query, targets, self.length)
             hits[i] = scores.argmax(axis=1) == targets
             progress(i + 1, QUERIES)
-        ladders = (
-            rope_ladder(self.head_dim, base=base, train_length=self.length) for base in BASES
-        )
-        frequencies = [0.0, *(ladder.frequencies[-1] for ladder in ladders)]
+        slowest = (self._rotation("rope", base).frequencies[-1] for base in BASES)
+        frequencies = [0.0, *slowest]
         norm = semantic_norm(CONTEXT, MISS / 2)
         return {
             "peaks": peaks,
-            "peaked": peaked_scores(embedding, drawn[0], peaks, self.length),
+            "peaked": peaked_scores(rotary, drawn[0], peaks, self.length),
             "hits": hits,
             "norms": NORMS,
-            "own": positional_attention(embedding, 0, NORMS, self.length),
-            "previous": positional_attention(embedding, 1, NORMS, self.length),
+            "own": positional_attention(rotary, 0, NORMS, self.length),
+            "previous": positional_attention(rotary, 1, NORMS, self.length),
             "unpositioned": unpositioned_attention(NORMS),
             "frequencies": np.array(frequencies),
             "semantic": np.stack(
@@ -307,8 +293,8 @@ class RandomDecay(
         draws; `gaussian` (n, length), one pair at one draw; and `deviation` (n, length), the root
         mean square of all Gaussian pairs and draws."""
         bounds = self.length * np.array(TIMES)
-        ladder = rope_ladder(self.head_dim, base=self.base, train_length=self.length)
-        frequencies = np.asarray(ladder.frequencies)
+        rotary = rotation("rope", head_dim=self.head_dim, train_length=self.length, base=self.base)
+        frequencies = rotary.frequencies
         generator = np.random.default_rng(self.seed)
         ones = np.ones((1, self.head_dim))
         queries, keys = generator.standard_normal((2, PAIRS, self.head_dim))

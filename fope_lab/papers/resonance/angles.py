@@ -22,7 +22,6 @@ from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.drawing.panels import curve, legend, panels
 from fope_lab.drawing.svg import COLOURS, DASHED, GRID
-from fope_lab.embeddings import parse_embedding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +89,7 @@ class FeatureGap(
             raise DataError(Problem(("length",), message))
         rotations, problems = self.rotations(), []
         for index, (name, candidate) in enumerate(rotations.items()):
-            definition = parse_embedding(candidate.spec)
+            definition = candidate.definition
             # The features of a series are not those of a single wave; random positions, and
             # frequencies that depend on the length, give other features in each sequence.
             if not (definition.shift_invariant and definition.keys_cacheable):
