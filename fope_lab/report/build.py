@@ -113,6 +113,7 @@ def build_report(
     stages take, to price the seeds that would decide a claim.
     """
     section, by_section = sweep.report, sweep.by_section
+    # All results count, unless a rule says which seeds do.
     results = counted_results(sweep, read_stages(sweep.stages, store))
     test = seed_test_of(sweep)
     stages, counted = results.stages, results.counted

@@ -265,7 +265,7 @@ class _FileKinds(Registry[StageConfig]):
         return tuple(name for name, kind in self._types.all().items() if kind.user_facing)
 
     def entry(self, name: str) -> Entry[StageConfig]:
-        """The options of a kind, without the fields that something else gives: for `parse`."""
+        """The options of a kind, without the fields that something else gives."""
         return _in_file(self._types.all()[name])
 
 
@@ -283,14 +283,17 @@ def parse_stage(given: Mapping[str, Any], base: Path, cache: Cache) -> StageConf
     """Return the stage of a section, which may be one without training. Raises ConfigError."""
     name = given.get("kind")
     kind = STAGE_TYPES.all().get(name) if isinstance(name, str) else None
-    if kind is None or kind.untrained is None or given.get(TRAIN) != UNTRAINED:
-        return FILE_KINDS.parse(given, base, cache=cache)
-    left = {key: value for key, value in given.items() if key not in ("kind", TRAIN)}
-    if left.get(DATA, ...) is None:
-        del left[DATA]
-    entry = _in_file(kind.untrained, title="train: none")
-    refused = {**entry.refused, DATA: NO_DATA}
-    return dataclasses.replace(entry, refused=refused).read(left, base, cache)
+    if kind is None or not kind.user_facing:
+        return FILE_KINDS.parse(given, base, cache=cache)  # raises: a file can't name this kind
+    options = {key: value for key, value in given.items() if key != "kind"}
+    entry = _in_file(kind)
+    if kind.untrained is not None and options.get(TRAIN) == UNTRAINED:
+        del options[TRAIN]
+        if options.get(DATA, ...) is None:
+            del options[DATA]
+        entry = _in_file(kind.untrained, title="train: none")
+        entry = dataclasses.replace(entry, refused={**entry.refused, DATA: NO_DATA})
+    return entry.read(options, base, cache)
 
 
 def load_function(name: str) -> Callable[..., Any]:
