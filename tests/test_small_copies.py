@@ -155,6 +155,8 @@ QUESTION = DownstreamQuestion(((" It is one.", " Two"), (" It is one.", " Three"
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    for file in FILES:  # they are cached for all tests, so none may be read with the patches
+        sweep_of(file)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)  # nothing here outlives the test
         sources = [Path(module.__file__).read_bytes() for module in (dataclasses, functools)]
