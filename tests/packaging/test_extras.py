@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -41,10 +42,11 @@ def distribution(package: str) -> str:
     return DISTRIBUTIONS.get(package, package).replace("_", "-")
 
 
-def third_party() -> set[str]:
+@functools.cache
+def third_party() -> frozenset[str]:
     files = [path for package in OWN for path in (ROOT / package).rglob("*.py")]
     found = {name for path in files for name in imported(path.read_text(encoding="utf-8"))}
-    return found - OWN - set(sys.stdlib_module_names)
+    return frozenset(found - OWN - set(sys.stdlib_module_names))
 
 
 BASE = names(PROJECT["dependencies"])

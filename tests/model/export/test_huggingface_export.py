@@ -18,9 +18,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoTokenizer, DynamicCache, PreTrainedTokenizerFast
 from transformers.dynamic_module_utils import get_relative_import_files
+from worked_examples import FILES
 
 from benchmarks.parity import random_model
 from fope_lab.cli import main
+from fope_lab.config import plugins
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import (
     EmbeddingError,
@@ -29,6 +31,7 @@ from fope_lab.embeddings import (
     resolve_embedding,
     spec,
 )
+from fope_lab.embeddings.base import EMBEDDING_TYPES
 from fope_lab.model import Decoder, ModelConfig, load_model, read_config, save_model
 from fope_lab.model.export.folder import export
 from fope_lab.model.export.sources import MODEL_FILE
@@ -132,12 +135,18 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     """All models exported, and what another process, which can't import fope-lab, found of them."""
     root = tmp_path_factory.mktemp("elsewhere")
     models = {}
-    for name in CASES:
-        models[name] = checkpoint(root / "checkpoints" / name, name)
-        export(root / "checkpoints" / name, root / name)
+    (root / "t5.py").write_text(FILES["fope_lab/embeddings/t5.py"])
+    with pytest.MonkeyPatch.context() as patch:  # afterwards there is no such plug-in
+        patch.setattr(plugins, "_loaded", dict(plugins._loaded))
+        patch.setattr(EMBEDDING_TYPES, "_types", dict(EMBEDDING_TYPES.all()))
+        plugins.load_plugins(["./t5.py"], root)
+        patch.setitem(CASES, "t5", (CONFIG, with_needs("t5"), torch.float32))
+        for name in CASES:
+            models[name] = checkpoint(root / "checkpoints" / name, name)
+            export(root / "checkpoints" / name, root / name)
     torch.save(tokens(), root / "ids.pt")
     environment = {**os.environ, "HF_HOME": str(root / "hf"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-I", "-c", ELSEWHERE, json.dumps(list(CASES)), json.dumps(AGAIN)]
+    command = [sys.executable, "-I", "-c", ELSEWHERE, json.dumps(list(models)), json.dumps(AGAIN)]
     done = subprocess.run(
         command, cwd=root, env=environment, capture_output=True, text=True, check=False
     )
@@ -145,7 +154,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     return root, models
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, "t5"])  # which is a plug-in's
 def test_without_fope_lab_the_logits_are_the_same_bits(
     name: str, elsewhere: tuple[Path, dict[str, Decoder]]
 ) -> None:
