@@ -23,6 +23,7 @@ from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.packing import write_packed
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import build_embedding, parse_embedding
+from fope_lab.evaluation.base import Evaluation
 from fope_lab.model import Decoder, load_model, save_model
 from fope_lab.papers.fope.olmo_tasks import DownstreamQuestion, DownstreamTask
 from fope_lab.papers.resonance import leval
@@ -56,14 +57,15 @@ def test_a_small_copy_keeps_the_geometry(name: str, train_length: int) -> None:
 class Workshop:
     """Runs small copies of stages, each different one once, with the parents that they need.
 
-    Trainings differ in the model, in the embedding's method and in any other setting; evaluations
-    in their own options and the method that they measure, but in no number.
+    Trainings differ in the model, in the embedding's method and in any other setting. Evaluations
+    differ in no number; each has all of its options once, and is of each embedding's method once.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._store = folder, Store(folder / "store")
         self._packed: dict[tuple[str, str], Path] = {}
         self._done: dict[str, Path] = {}
+        self._evaluated: set[str] = set()
 
     def run(self, stage: Stage) -> Path:
         """The checkpoint of the small copy of a stage, or its folder if it leaves none."""
@@ -81,7 +83,13 @@ class Workshop:
             asked |= {"embedding": method(asked["embedding"]), "parent": str(parents.get("from"))}
         else:
             asked = method(asked)
-        key = digest([asked, method(stage.model_spec.embedding.canonical())])
+        embedding = method(stage.model_spec.embedding.canonical())
+        key = digest([asked, embedding])
+        if isinstance(spec, Evaluation):  # from which nothing starts
+            shown = {digest(asked), digest([spec.kind, embedding])}
+            if shown <= self._evaluated:
+                return self._folder
+            self._evaluated |= shown
         if key not in self._done:
             self._done[key] = self._really(spec, key, parents)
         return self._done[key]
