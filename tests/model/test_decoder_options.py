@@ -11,7 +11,6 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from fope_lab.model import Decoder, ModelConfig
-from fope_lab.model import loss as loss_module
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=90)
 MECHANISMS: list[Any] = ["nope", "rope", {"type": "fope", "base": 129}, "alibi", "kerple", "fire"]
@@ -62,11 +61,7 @@ def test_embeddings_are_scaled_in_the_dtype_of_the_states() -> None:
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("chunk", [1, 200, 10**6])
-def test_the_loss_is_that_of_all_logits(
-    tied: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loss_module, "CHUNK_LOGITS", chunk)
+def test_the_loss_is_that_of_all_logits(tied: bool) -> None:
     model = Decoder(dataclasses.replace(CONFIG, tie_embeddings=tied), "rope", train_length=64)
     ids, labels = tokens(), next_tokens(tokens())
     output = model(ids, labels=labels)

@@ -25,22 +25,6 @@ def file(data: str = "subtask: cot, length: 64", evaluation: str = "subtask: cot
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        ("length: 64", "stages.p.data.subtask: is missing: task posgen needs it"),
-        ("subtask: cot, modulus: 5, length: 64",
-         "stages.p.data.examples: found 10000, needs at most 501: of the 625 beginnings of "
-         "j + k = 4 tokens below 5, no more belong to train"),
-        ("subtask: cot, length: 4",
-         "stages.p.data.length: posgen needs at least j + k + 2 = 6 tokens, so that one is "
-         "learnt, and length is 5 (a row of training has one token more than data.length)"),
-    ],
-)  # fmt: skip
-def test_wrong_data(tmp_path: Path, data: str, expected: str) -> None:
-    assert told(tmp_path, file(data=data)) == [f"3 {expected}"]
-
-
-@pytest.mark.parametrize(
     ("evaluation", "expected"),
     [
         ("length: 64", ["subtask: is missing"]),

@@ -92,15 +92,7 @@ BARE_CORPORA = (
          " 129, sigma: 0.1}"),
         ("rope", "{type: rop}",
          f"embedding.type: unknown embedding 'rop'; did you mean 'rope'? {EMBEDDINGS}"),
-        ("rope", "[rope]",
-         "embedding: found ['rope'], needs the embedding's name or a mapping with its type"),
-        ("rope", "{base: 3}", "embedding.type: is missing: the embedding's name " + EMBEDDINGS),
         ("rope", "{type: rope, base: 0.5}", "embedding.base: found 0.5, needs more than 1"),
-        ("rope", "{type: rope, base: '5'}", "embedding.base: found '5', needs a number"),
-        ("rope", "{type: rope, bas: 5}",
-         "embedding.bas: unknown option 'bas' of rope; did you mean 'base'? (allowed: base, "
-         "below_floor, transforms)"),
-        ("rope", "yarn", "embedding.factor: is missing: yarn needs it"),
         ("rope", "{type: rotary, transforms: [{type: yarm, factor: 2}]}",
          "embedding.transforms[0].type: unknown frequency transform 'yarm'; did you mean 'yarn'?"
          f" {TRANSFORMS}"),

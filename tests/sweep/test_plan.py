@@ -314,16 +314,6 @@ def node(key: str, *parents: str) -> Any:
     return SimpleNamespace(key=key, label=key.upper(), parents=roles)
 
 
-def test_descendants_of_a_failed_stage_are_blocked_unless_they_are_done() -> None:
-    stages = [node("a"), node("b", "a"), node("c", "b"), node("d", "a", "a"), node("e")]
-    states = dict.fromkeys("abcde", StageState(Status.INTERRUPTED, "stopped"))
-    states |= {"a": StageState(Status.FAILED, "no luck"), "d": StageState(Status.DONE)}
-    blocked = block_descendants(stages, states)
-    assert blocked["b"] == blocked["c"] == StageState(Status.BLOCKED, "A failed")
-    assert {key: blocked[key] for key in "ade"} == {key: states[key] for key in "ade"}
-    assert unfinished_parents(stages[3], states) == ["a"]
-
-
 @given(data=st.data())
 def test_exactly_the_unfinished_descendants_of_failures_are_blocked(data: st.DataObject) -> None:
     """Against the transitive closure of a random graph."""

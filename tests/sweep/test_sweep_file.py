@@ -12,7 +12,6 @@ from sweep_files import (
     BASE,
     PRETRAIN,
     PRETRAIN_LINE,
-    changed,
     keys,
     load,
     of,
@@ -21,7 +20,7 @@ from sweep_files import (
     write,
 )
 
-from fope_lab.sweep import SweepError, load_sweep
+from fope_lab.sweep import load_sweep
 from fope_lab.sweep.load import seed_rule_problems
 from fope_lab.sweep.schema import sweep_json_schema
 from fope_lab.sweep.sweep_file import SeedRule, StoppedEarly
@@ -165,41 +164,6 @@ def test_a_link_to_a_file_is_the_file(tmp_path: Path) -> None:
     link.symlink_to(real)
     assert load_sweep(link).stages == load_sweep(real).stages
     assert load_sweep(str(link)).path == link
-
-
-def test_relative_files_start_from_the_sweep_file(tmp_path: Path) -> None:
-    write(tmp_path / "texts" / "a.txt", "some text\n\nand more")
-    content = changed(BASE, {"stages.perplexity.corpus": {"files": "texts/*.txt"}})
-    [stage] = of(load(tmp_path, content), "perplexity")
-    assert stage.config["corpus"]["files"] == [str(tmp_path / "texts" / "a.txt")]
-
-
-SWEEP = """
-name: one
-prepare: {resources: {cpus: 2}}
-report: {claims: ["passkey@64: rope > nope"], learnt: 0.9}
-stages:
-  pretrain:
-    kind: pretrain
-    model: tiny
-    embedding: rope
-    data: {corpus: python-docs, length: 64}
-    train: {tokens: 640, batch_tokens: 640, learning_rate: 1e-3}
-"""
-
-
-@pytest.mark.parametrize(
-    ("line", "field"),
-    [("papre: fope/table2", "papre"), ("paper: fope/tabel2", "paper"), ("seeds: [-1]", "seeds[0]")],
-)
-def test_the_wrong_field_alone_is_named(tmp_path: Path, line: str, field: str) -> None:
-    path = tmp_path / "one.yaml"
-    path.write_text(f"{SWEEP}{line}\n")
-    with pytest.raises(SweepError) as caught:
-        load_sweep(path)
-    [problem] = caught.value.problems
-    assert problem.field == field
-    assert problem.line == len(SWEEP.splitlines()) + 1
 
 
 FILE = """\

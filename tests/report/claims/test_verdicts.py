@@ -155,14 +155,6 @@ def test_each_form_has_scipys_numbers(tmp_path: Path) -> None:
     )
 
 
-def test_the_pairing_counts(tmp_path: Path) -> None:
-    """Seeds that move both models alike: without pairs no test would see the difference."""
-    table = changed("rope", 128, [0.28, 0.5, 0.9])
-    table = {**table, "fope": {**ACCURACIES["fope"], 128: [0.31, 0.54, 0.93]}}
-    assert scipy.stats.ttest_ind(table["fope"][128], table["rope"][128]).pvalue > 0.5
-    assert one(tmp_path, "passkey@128: fope > rope", table).verdict == "holds"
-
-
 def test_a_chain_has_the_largest_p_and_fails_with_one_pair(tmp_path: Path) -> None:
     table = changed("fope", 128, [0.5, 0.56, 0.5])
     verdict = one(tmp_path / "a", "passkey@128: alibi > fope > rope", table)
