@@ -20,6 +20,7 @@ import kept_sweep
 import pytest
 from aiohttp import WSCloseCode, web
 
+from fope_lab.orchestration import job_package
 from fope_lab.orchestration import submit as submitting
 from fope_lab.orchestration.job_package import SubmitError
 from fope_lab.orchestration.submit import find_token, submit
@@ -28,6 +29,18 @@ from fope_lab.sweep.graph import Sweep
 
 SECRET = "a-secret-of-some-length-0123456789"
 SWEEP = kept_sweep.SWEEP.replace("name: kept", "name: tiny")
+LOADER = """
+import json, os, sys
+from ray._raylet import AuthenticationTokenLoader
+
+for place in json.loads(sys.argv[1]):
+    os.environ.update(place)
+    if os.fork() == 0:
+        loader = AuthenticationTokenLoader.instance()
+        print(loader.get_token_for_http_header()["authorization"], flush=True)
+        os._exit(0)
+    os.wait()
+"""
 
 
 class FakeCluster:
@@ -172,11 +185,18 @@ def empty_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submitting, "build_package", build)
 
 
+@pytest.fixture
+def unchecked_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what is in it: test_job_package.py has it planned elsewhere."""
+    monkeypatch.setattr(job_package, "_require_same_keys", lambda *_: None)
+
+
 def only_job(cluster: FakeCluster) -> dict[str, Any]:
     [job] = cluster.jobs.values()
     return job
 
 
+@pytest.mark.usefixtures("unchecked_package")
 def test_what_is_submitted(
     cluster: FakeCluster, sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,6 +240,7 @@ def test_the_exit_code_is_that_of_the_run(
     assert outcome.get("message", "") in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("unchecked_package")
 def test_without_a_store_the_cluster_must_have_one(
     cluster: FakeCluster, sweep: Sweep, tmp_path: Path
 ) -> None:
@@ -378,29 +399,26 @@ def test_the_token_is_the_one_that_ray_would_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray's own loader, in a process of its own for each place, prefers the same."""
-    loader = (
-        "from ray._raylet import AuthenticationTokenLoader as Loader\n"
-        "print(Loader.instance().get_token_for_http_header()['authorization'])"
-    )
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray/auth_token").write_text(" in-the-home-folder\n")
     (tmp_path / "file").write_text("in-a-file\n")
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    places = [
+        {"HOME": str(tmp_path)},
+        {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "file")},
+        {"RAY_AUTH_TOKEN": "in-the-environment"},
+    ]
+    command = [sys.executable, "-c", LOADER, json.dumps(places)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = []
-    for name, value in (
-        ("HOME", str(tmp_path)),
-        ("RAY_AUTH_TOKEN_PATH", str(tmp_path / "file")),
-        ("RAY_AUTH_TOKEN", "in-the-environment"),
-    ):
-        monkeypatch.setenv(name, value)
-        output = subprocess.run(
-            [sys.executable, "-c", loader], check=True, capture_output=True, text=True
-        ).stdout
+    for place in places:
+        for name, value in place.items():
+            monkeypatch.setenv(name, value)
         token = find_token()
         assert token is not None
-        assert output.strip() == f"Bearer {token.value}"
         found.append(token.value)
     assert found == ["in-the-home-folder", "in-a-file", "in-the-environment"]
+    assert output.splitlines() == [f"Bearer {token}" for token in found]
 
 
 @pytest.mark.usefixtures("empty_package")

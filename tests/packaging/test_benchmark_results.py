@@ -313,6 +313,7 @@ def test_what_a_part_measured_before_an_interruption_is_kept_apart(tmp_path: Pat
     interrupts = "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)"
     add(folder, f"{WRITES}; {interrupts}", "cpus")
     short = "import sys, results; results.LOOK = 0.1; results.end_in_order(); "
+    short += "results.machine = lambda: {'python': '3', 'packages': {'torch': '2'}}; "
     ended = subprocess.run(
         [sys.executable, "-c", f"{short}sys.exit(results.main())", "cpus"],
         cwd=folder,
