@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -236,7 +237,7 @@ def test_it_stays_in_its_place_and_is_gone_at_the_end(
     terminal.write("\n".join(f"line {i}" for i in range(29)) + "\n")
     with live_view(run.progress(), lambda: run.states, console):
         while len(frames) < 8:
-            pass
+            time.sleep(0.001)  # and leave the processor to the view
     scrolled = terminal.scrolled
     assert scrolled <= ROWS  # by the first frame, to make room for it
     for frame in frames:
