@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # (on white, on near-black), found by a search: a contrast of at least 3:1 with the page, and
-# distinguishable with every kind of colour vision (tests/drawing/test_svg.py measures both).
+# distinguishable with every kind of colour vision (tests/drawing/test_drawing.py measures both).
 COLOURS: tuple[tuple[str, str], ...] = (
     ("#172396", "#89a8fe"),  # blue
     ("#e8730b", "#bb5f2c"),  # orange
