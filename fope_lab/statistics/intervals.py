@@ -59,24 +59,6 @@ def t_quantile(n: int, level: float = 0.95) -> float:
     return float(stdtrit(n - 1, 0.5 + level / 2))
 
 
-def welch_difference(first: Sequence[float], second: Sequence[float]) -> MeanEstimate:
-    """Estimate the difference of the means of independent samples of two or more (Welch 1947). `n`
-    is the smaller number of values. Samples without any spread have no interval."""
-    n = min(len(first), len(second))
-    if not all(map(math.isfinite, (*first, *second))):
-        return MeanEstimate(n, None, None)
-    mean = statistics.fmean(second) - statistics.fmean(first)
-    shares = [statistics.variance(sample) / len(sample) for sample in (first, second)]
-    if sum(shares) == 0:
-        return MeanEstimate(n, mean, None)
-    parts = zip(shares, (first, second), strict=True)
-    freedom = sum(shares) ** 2 / sum(share**2 / (len(of) - 1) for share, of in parts)
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(freedom, 0.975)) * math.sqrt(sum(shares))
-    return MeanEstimate(n, mean, (mean - half, mean + half))
-
-
 def wilson_interval(correct: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return Wilson's score interval of a binomial share (Wilson 1927)."""
     z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)

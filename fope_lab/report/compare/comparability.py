@@ -6,8 +6,8 @@ first one. A checkpoint given as a folder or by name ends the chain: its trainin
 
 The series of a panel are compared seed by seed. Most of their models usually agree in size, data
 and order; a series that does not agree is marked, and a note names the differences. A difference
-that an axis of the sweep causes is marked too, and the note names the axis: a model trained on
-twice the tokens has an advantage even if the sweep intends it.
+that an axis of the sweep causes is marked too: a model trained on twice the tokens has an advantage
+even if the sweep intends it.
 """
 
 from __future__ import annotations
@@ -15,30 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
 from fope_lab.config.roles import MODEL, text_role
 from fope_lab.report.results.cells import StageResult
-from fope_lab.report.results.layout import MetricGroup, Series, short_names
-from fope_lab.stages.labels import corpus_label, is_embedding, label, tokenizer_label
+from fope_lab.report.results.layout import MetricGroup, Series
+from fope_lab.stages.labels import corpus_label, label, tokenizer_label
 from fope_lab.sweep.graph import Stage
-
-Kind = Literal["parameters", "tokens", "data", "order", "start"]
-Mismatches = Mapping[Kind, str]
-"""The differences between two models in words, by their kind; empty if they can be compared."""
 
 PARAMETER_TOLERANCE = 0.01
 """The relative difference in parameters up to which two models count as equally large."""
 MARK = "‡"
 MOST_GROUPS = 4
-CAUSES: Mapping[Kind, frozenset[str]] = {
-    "parameters": frozenset({"model", "from"}),
-    "tokens": frozenset({"train", "from"}),
-    "data": frozenset({"data", "tokenizer", "from"}),
-    "order": frozenset({"train", "data", "from"}),
-    "start": frozenset({"from"}),
-}
-"""The fields of a stage that can cause each kind of difference."""
 _PREFIXES = {"shown": "", "length": "lengths ", "tokenizer": "tokenizers "}
 
 
@@ -108,8 +96,7 @@ def differences(results: Mapping[str, StageResult], key: str, other: str) -> tup
     `results` are those of the plan, by key. In each difference the value of `key` comes first. The
     tuple is empty if the models can be compared, and for stages without a model.
     """
-    found = compare(read_history(results, key), read_history(results, other))
-    return tuple(found.values())
+    return compare(read_history(results, key), read_history(results, other))
 
 
 def read_history(results: Mapping[str, StageResult], key: str) -> TrainingHistory:
@@ -130,21 +117,23 @@ def read_history(results: Mapping[str, StageResult], key: str) -> TrainingHistor
     return TrainingHistory(size.total if size else None, start, tuple(trainings))
 
 
-def compare(history: TrainingHistory, other: TrainingHistory) -> Mismatches:
-    """The differences between two histories."""
+def compare(history: TrainingHistory, other: TrainingHistory) -> tuple[str, ...]:
+    """The differences between two histories, in words; empty if the models can be compared."""
+    return tuple(_differences(history, other))
+
+
+def _differences(history: TrainingHistory, other: TrainingHistory) -> Iterator[str]:
     both = (history, other)
-    found: dict[Kind, str] = {}
     if history.parameters is not None and other.parameters is not None:
         smaller, larger = sorted((history.parameters, other.parameters))
         if larger > smaller * (1 + PARAMETER_TOLERANCE):
-            percent = 100 * (history.parameters / other.parameters - 1)
-            found["parameters"] = f"parameters ({percent:+.1f} %)"
+            yield f"parameters ({100 * (history.parameters / other.parameters - 1):+.1f} %)"
     if history.start != other.start:
         words = " and ".join(h.start or "from scratch" for h in both)
-        found["start"] = f"start ({words}; the training data of a checkpoint is unknown)"
+        yield f"start ({words}; the training data of a checkpoint is unknown)"
     tokens = [sum(training.tokens for training in h.trainings) for h in both]
     if tokens[0] != tokens[1]:
-        found["tokens"] = f"tokens ({tokens[0]:,} and {tokens[1]:,})"
+        yield f"tokens ({tokens[0]:,} and {tokens[1]:,})"
     parts = [
         f"{prefix}{' and '.join(map(_chain, values))}"
         for name, prefix in _PREFIXES.items()
@@ -153,10 +142,9 @@ def compare(history: TrainingHistory, other: TrainingHistory) -> Mismatches:
     if not parts and history.of_each("sources") != other.of_each("sources"):
         parts = ["other content or options under the same names"]
     if parts:
-        found["data"] = f"data ({'; '.join(parts)})"
+        yield f"data ({'; '.join(parts)})"
     if parts := [*_order(history, other)]:
-        found["order"] = f"order ({'; '.join(parts)})"
-    return found
+        yield f"order ({'; '.join(parts)})"
 
 
 def _order(history: TrainingHistory, other: TrainingHistory) -> Iterator[str]:
@@ -181,15 +169,10 @@ def mark_unequal(group: MetricGroup, histories: Mapping[str, TrainingHistory]) -
     are by the stages' keys. A stage without one agrees with any other."""
     marked: dict[int, tuple[str, ...]] = {}
     rows: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    names = short_names(list(dict.fromkeys(path for s in group.series for path in s.first.axes)))
     for members in group.panels.values():
         reference = _reference(members, histories)
         for series in members:
-            if found := _mismatches(series, reference, histories):
-                words = tuple(
-                    words + _causes(CAUSES[kind], series, reference, names)
-                    for kind, words in found.items()
-                )
+            if words := _mismatches(series, reference, histories):
                 marked[id(series)] = words
                 rows.setdefault((reference.label, words), []).append(series.name)
     if not marked:
@@ -212,27 +195,14 @@ def _reference(members: Sequence[Series], histories: Mapping[str, TrainingHistor
 
 def _mismatches(
     series: Series, other: Series, histories: Mapping[str, TrainingHistory]
-) -> Mismatches:
+) -> tuple[str, ...]:
     """The differences under the first seed whose models differ."""
     keys, others = series.first.seeds, other.first.seeds
     for seed in keys.keys() & others.keys():
         one, two = histories.get(keys[seed]), histories.get(others[seed])
         if one is not None and two is not None and (found := compare(one, two)):
             return found
-    return {}
-
-
-def _causes(
-    fields: frozenset[str], series: Series, reference: Series, names: Mapping[str, str]
-) -> str:
-    causes = [
-        name
-        for path, name in names.items()
-        if not is_embedding(path)
-        and label(series.first.axes.get(path)) != label(reference.first.axes.get(path))
-        and path.split(".")[1] in fields
-    ]
-    return f", set by {' and '.join(causes)}" if causes else ""
+    return ()
 
 
 def _note(marked: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> str:

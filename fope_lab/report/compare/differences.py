@@ -9,13 +9,12 @@ rarely, since it must be better than all. One seed never suffices.
 Two evaluations form a pair if they are of one kind with the same settings and texts, and one reads
 a model that the model of the other comes from: its nearest ancestor that was evaluated so. The
 stage that exchanges an embedding for an evaluation is such an ancestor's child, too. A difference
-is paired over the seeds that both cells have. If fewer than two seeds are in both, and each cell
-has several, its interval is Welch's, which treats the seeds of both as independent.
+is over the seeds that both cells have; without such a seed it is that of the means, and decides
+nothing.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -25,7 +24,7 @@ from fope_lab.report.results.cells import Cell, StageResult, canonical
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.stages.metric import LENGTH
 from fope_lab.statistics.decision import ALPHA, STUDENT_T, SeedTest
-from fope_lab.statistics.intervals import MeanEstimate, estimate_mean, welch_difference
+from fope_lab.statistics.intervals import MeanEstimate, estimate_mean
 from fope_lab.sweep.graph import Stage
 
 
@@ -124,7 +123,7 @@ def _at(
     return f"{where}, {name} has the best mean ({number}), {few}"
 
 
-Change = Literal["better", "worse", "other"]
+Change = Literal["better", "worse"]
 NOT_SETTINGS = ("from", "resources")
 """The fields in which two evaluations of a pair may differ."""
 
@@ -195,11 +194,11 @@ def _settings(stage: Stage) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """The second cell minus the first.
+    """The second cell minus the first, over the seeds that both have, or if not `paired`, as the
+    difference of their means.
 
-    `paired` says whether it is over the seeds that both have; `estimate.n` is their number, or else
-    the smaller number of seeds. `change` is None if the interval has 0 in it, if there is none, and
-    for a few equal differences, which chance alone gives often (statistics/decision.py).
+    `change` is None unless Student's t-test over the seeds finds the difference, which it does not
+    for a few equal ones, which chance alone gives often (statistics/decision.py).
     """
 
     estimate: MeanEstimate
@@ -209,29 +208,16 @@ class Difference:
 
 def difference_of(first: Cell, second: Cell) -> Difference | None:
     """Return the difference of two cells of one metric; None if one of them has no finite mean."""
-    befores, afters = ({v.seed: v.value for v in cell.values} for cell in (first, second))
-    differences = [afters[seed] - befores[seed] for seed in befores if seed in afters]
-    paired, decided = bool(differences), True
-    if len(differences) < 2 and min(len(befores), len(afters)) > 1:
-        paired = False
-        estimate = welch_difference([*befores.values()], [*afters.values()])
-    elif paired:
-        estimate = estimate_mean(differences)
-        p = STUDENT_T.p(differences, 0.0, "greater")
-        decided = p is not None and 2 * min(p, 1 - p) < ALPHA
-    elif befores and afters:
-        after, before = (statistics.fmean(values.values()) for values in (afters, befores))
-        estimate = estimate_mean([after - before])
-    else:
-        return None
+    before, after = ({v.seed: v.value for v in cell.values} for cell in (first, second))
+    paired = [after[seed] - before[seed] for seed in before if seed in after]
+    old, new = first.estimate.mean, second.estimate.mean
+    of_means = [] if old is None or new is None else [new - old]
+    estimate = estimate_mean(paired or of_means)
     if estimate.mean is None:
         return None
-    return Difference(estimate, paired, _change(estimate, first.metric.better) if decided else None)
-
-
-def _change(estimate: MeanEstimate, better: str | None) -> Change | None:
-    if estimate.ci95 is None or estimate.ci95[0] <= 0 <= estimate.ci95[1]:
-        return None
-    if better is None:
-        return "other"
-    return "better" if (estimate.ci95[0] > 0) == (better == "higher") else "worse"
+    change: Change | None = None
+    p = STUDENT_T.p(paired, 0.0, "greater")
+    if first.metric.better is not None and p is not None and 2 * min(p, 1 - p) < ALPHA:
+        rises = estimate.mean > 0
+        change = "better" if rises == (first.metric.better == "higher") else "worse"
+    return Difference(estimate, bool(paired), change)

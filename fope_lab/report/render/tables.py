@@ -33,8 +33,8 @@ SEED_INTERVAL = "±: half of the 95 % interval over seeds (Student's t)."
 GUESSING = "Guessing gives"
 DIFFERENCE = (
     "Difference: the second minus the first; ± is half of its 95 % interval, over the differences"
-    " under each seed (Student's paired t), or if fewer than two seeds are in both, over seeds that"
-    " are independent (Welch's t). A difference marked better or worse has an interval without 0."
+    " under each seed (Student's paired t). A difference marked better or worse is significant in"
+    " that test."
 )
 PAPER_TITLE = "Comparison with the paper"
 PAPER_COLUMNS = ("published", "ours", "difference", "inside")
@@ -343,14 +343,13 @@ def _difference_entry(difference: Difference | None, metric: Metric) -> TableEnt
     if difference is None:
         return TableEntry(NOTHING, says="there is no difference: a value is missing")
     estimate = difference.estimate
-    how = "paired over seeds" if difference.paired else "over independent seeds"
+    how = "paired over seeds" if difference.paired else "of means without a seed in common"
     interval = ", 95 % interval {:.4g} to {:.4g}".format(*estimate.ci95) if estimate.ci95 else ""
     mean = estimate.mean or 0.0
     sign = "+" if mean > 0 else "−" if mean < 0 else ""
     text = sign + metric.format(abs(mean), estimate.half_width)
-    certain = difference.change in ("better", "worse")
     return TableEntry(
-        f"{text} {difference.change}" if certain else text,
+        " ".join(filter(None, [text, difference.change])),
         says=f"{estimate.mean!r}{interval}, {how}, n = {estimate.n}",
     )
 
