@@ -15,7 +15,7 @@ lengths match as multiples of the training length.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -156,21 +156,14 @@ def _models(cells: Sequence[Cell], results: Mapping[str, StageResult]) -> str:
 
 
 def _absent(reasons: Mapping[str, Mapping[str, str]], published: PublishedTable) -> Iterator[str]:
-    """The reasons, once for a row or a column if all of its numbers have the same reason."""
-    columns = [column.label for column in published.all_columns]
-    whole = [
-        row for row, by in reasons.items() if len(by) == len(columns) and len(set(by.values())) == 1
-    ]
-    yield from (f"{row}: {reasons[row][columns[0]]}" for row in whole)
-    others = {row: by for row, by in reasons.items() if row not in whole}
-    expected = len(published.rows) - len(whole)
-    for column in columns:
-        by_row = {row: by[column] for row, by in others.items() if column in by}
-        if len(by_row) == expected > 1 and len(set(by_row.values())) == 1:
-            [reason] = set(by_row.values())
-            yield f"{column}, in all {'other ' if whole else ''}rows: {reason}"
-        else:
-            yield from (f"{row}, {column}: {why}" for row, why in by_row.items())
+    """Each reason once for the columns of a row that have it, and without them if all have it."""
+    for row, by_column in reasons.items():
+        columns: dict[str, list[str]] = {}
+        for column, reason in by_column.items():
+            columns.setdefault(reason, []).append(column)
+        for reason, of in columns.items():
+            every = len(of) == len(published.all_columns)
+            yield f"{row if every else ', '.join([row, *of])}: {reason}"
 
 
 NOT_IN_SWEEP = "not part of this sweep"
@@ -184,8 +177,6 @@ class CellMatcher:
         self, published: PublishedTable, cells: Sequence[Cell], results: Mapping[str, StageResult]
     ) -> None:
         self._published, self._cells, self._results = published, cells, results
-        declared = (metric for r in results.values() for metric in r.stage.spec.metrics())
-        self._metrics = {metric.name for metric in (*declared, *(cell.metric for cell in cells))}
         self._columns = {  # of the table, by section
             section: sum(
                 any(cell.section == section and self._measures(cell, column) for cell in cells)
@@ -207,12 +198,7 @@ class CellMatcher:
                 names = dict.fromkeys(stage_label(c.section, c.axes, None) for c in matches)
                 reasons.append(f"several rows of this sweep match: {'; '.join(names)}")
         if not cells and not reasons:
-            if self._may_come(wanted, column):
-                reasons.append(NO_RESULT_YET)
-            elif column.metric not in self._metrics and self._has(row.where, self._results):
-                reasons.append(f"no stage of this sweep measures {column.metric}")
-            else:
-                reasons.append(NOT_IN_SWEEP)
+            reasons.append(NO_RESULT_YET if self._may_come(wanted, column) else NOT_IN_SWEEP)
         return cells, "; ".join(dict.fromkeys(reasons))
 
     def _matches(self, column: PublishedColumn, conditions: Mapping[str, str]) -> list[Cell]:
@@ -240,20 +226,12 @@ class CellMatcher:
 
     def _may_come(self, wanted: Mapping[str, Sequence[str]], column: PublishedColumn) -> bool:
         """Whether a stage that is not done yet may measure a column that no cell has."""
-        waiting = (
-            key
+        return not any(cell.metric.name == column.metric for cell in self._cells) and any(
+            self._closeness(key, conditions) is not None
             for key, result in self._results.items()
             if not result.state.is_done
             and column.metric in result.metrics
             and self._reads(key, column.corpus)
-        )
-        known = any(cell.metric.name == column.metric for cell in self._cells)
-        return not known and self._has(wanted, waiting)
-
-    def _has(self, wanted: Mapping[str, Sequence[str]], among: Iterable[str]) -> bool:
-        return any(
-            self._closeness(key, conditions) is not None
-            for key in among
             for conditions in _combinations(wanted)
         )
 
