@@ -91,7 +91,7 @@ class ClaimView:
 
     @property
     def counts(self) -> str:
-        return count_verdicts(row.verdict for row in self.rows)
+        return count_words(row.verdict.verdict for row in self.rows)
 
     @property
     def several(self) -> bool:
@@ -106,13 +106,8 @@ class ClaimView:
         return ", ".join(f"{a} {value}" for a, value in zip(self.axes, row.where, strict=True))
 
 
-def count_verdicts(verdicts: Iterable[Verdict]) -> str:
-    """Count the verdicts by word, as in "2 hold, 1 fails, 3 undecided"."""
-    return count_words(verdict.verdict for verdict in verdicts)
-
-
 def count_words(words: Iterable[VerdictWord]) -> str:
-    """Count the words of verdicts, as `count_verdicts` does."""
+    """Count the verdicts by word, as in "2 hold, 1 fails, 3 undecided"."""
     counts = Counter(words)
     return ", ".join(
         f"{counts[word]} {word if counts[word] == 1 else _PLURALS.get(word, word)}"

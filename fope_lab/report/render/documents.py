@@ -19,7 +19,7 @@ from fope_lab.drawing.svg import style_variables
 from fope_lab.report.build import Report
 from fope_lab.report.compare.differences import meaning
 from fope_lab.report.render.claims_view import (
-    count_verdicts,
+    count_words,
     describe_tests,
     group_by_basis,
     seed_lines,
@@ -73,7 +73,7 @@ def _facts(report: Report) -> dict[str, Any]:
         "report": report,
         "summary": report.summary,
         "tables": report_tables(report),
-        "counts": count_verdicts(report.verdicts),
+        "counts": count_words(verdict.verdict for verdict in report.verdicts),
         "claims_by_basis": [*group_by_basis(report.verdicts)],
         "claim_tests": describe_tests(report.verdicts),
         "seed_lines": [*seed_lines(report)],

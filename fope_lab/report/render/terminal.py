@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich import box
 from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import Verdict
 from fope_lab.report.render.claims_view import (
-    count_verdicts,
+    count_words,
     describe_chance,
     group_by_basis,
     seed_lines,
@@ -31,12 +29,11 @@ def print_report(report: Report, console: Console, most_missing: int = MOST_MISS
     cause of a failure once.
     """
     for table in report_tables(report):
-        print_table(table, console)
-        console.print()
+        _print(console, table_text(table), "")
     if (paper := report.paper) is not None:
         _print(console, f"Comparison with {paper.published.source}: {paper.summary}")
         if paper.numbers:
-            print_table(paper_table(paper), console)
+            _print(console, table_text(paper_table(paper)))
         _print(console, *(f"  {text}" for text in paper.absent), "")
     summary = report.summary
     _print(console, f"{report.name}: {summary.headline} {summary.seeds_line}")
@@ -51,8 +48,8 @@ def claim_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """The verdicts under their claims; none if there are no claims."""
     if not verdicts:
         return
-    chance = describe_chance(verdicts)
-    yield f"Claims: {' '.join(filter(None, [f'{count_verdicts(verdicts)}.', chance]))}"
+    counts = count_words(verdict.verdict for verdict in verdicts)
+    yield f"Claims: {' '.join(filter(None, [f'{counts}.', describe_chance(verdicts)]))}"
     left = MOST_VERDICTS
     for basis, claims in group_by_basis(verdicts):
         if basis and left:
@@ -73,52 +70,29 @@ def _rest(count: int) -> list[str]:
     return [f"  and {count} more; the report lists them all"] if count > 0 else []
 
 
-def _print(console: Console, *lines: str) -> None:
+def _print(console: Console, *lines: str | Text) -> None:
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_table(table: Table, console: Console) -> None:
-    """Print a table with colours at a terminal, and as aligned plain text anywhere else."""
-    if not console.is_terminal:
-        _print(console, plain_text(table))
-        return
-    shown = RichTable(
-        title=Text(table.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD
-    )
-    for label in table.labels:
-        shown.add_column(Text(label))
-    shown.add_column(Text("seeds"), justify="right")
-    for column, label in zip(table.columns, table.header[-len(table.columns) :], strict=True):
-        shown.add_column(Text(label, style="underline" if column.trained else ""), justify="right")
+def table_text(table: Table) -> Text:
+    """A table as aligned lines, with colours at a terminal; * marks the best of a column, † the
+    training length."""
+    lines = [[*map(Text, table.header)]]
     for row in table.rows:
-        if row.starts_panel:
-            shown.add_section()
-        entries = [
-            Text(_marked(table, entry), style="bold green" if entry.best else "")
-            for entry in row.entries
-        ]
-        shown.add_row(*map(Text, row.labels), Text(row.seeds), *entries)
-    console.print(shown)
-    console.print(Text(table.legend("*"), style="dim"))
-
-
-def plain_text(table: Table) -> str:
-    """Format a table as aligned lines; * marks the best of a column, † the training length."""
-    lines = [table.header]
-    for row in table.rows:
-        lines.append([*row.labels, row.seeds, *(_marked(table, entry) for entry in row.entries)])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    left = len(table.labels)
-    texts = [
-        "  ".join(
-            text.ljust(width) if i < left else text.rjust(width)
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    rule = "-" * max(map(len, texts))
-    return "\n".join([table.title, rule, texts[0], rule, *texts[1:], rule, table.legend("*")])
+        looks = ["bold green" if entry.best else "" for entry in row.entries]
+        entries = map(Text, (_marked(table, entry) for entry in row.entries), looks)
+        lines.append([*map(Text, (*row.labels, row.seeds)), *entries])
+    widths = [max(text.cell_len for text in column) for column in zip(*lines, strict=True)]
+    for line in lines:
+        for i, (text, width) in enumerate(zip(line, widths, strict=True)):
+            text.align("left" if i < len(table.labels) else "right", width)
+    texts = [Text("  ").join(line) for line in lines]
+    for text in texts:
+        text.rstrip()
+    rule = Text("-" * max(text.cell_len for text in texts))
+    title, legend = Text(table.title, "bold"), Text(table.legend("*"), "dim")
+    return Text("\n").join([title, rule, texts[0], rule, *texts[1:], rule, legend])
 
 
 def _marked(table: Table, entry: TableEntry) -> str:

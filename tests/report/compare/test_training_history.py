@@ -15,7 +15,7 @@ from fope_lab.report.compare.comparability import TrainingHistory, compare, diff
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import Table, build_tables
-from fope_lab.report.render.terminal import plain_text
+from fope_lab.report.render.terminal import table_text
 from fope_lab.report.results.cells import StageResult, read_stages
 from fope_lab.store.root import Store
 from fope_lab.sweep import Plan
@@ -157,7 +157,7 @@ def table_of(folder: Path, changes: dict[str, Any]) -> Table:
 def test_equal_models_have_no_mark(tmp_path: Path) -> None:
     table = table_of(tmp_path, {})
     assert not any(entry.unequal for row in table.rows for entry in row.entries)
-    assert "‡" not in plain_text(table)
+    assert "‡" not in table_text(table).plain
 
 
 def test_the_odd_row_is_marked_and_its_difference_named(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_the_odd_row_is_marked_and_its_difference_named(tmp_path: Path) -> None:
     [note] = [note for note in table.notes if "‡" in note]
     assert "tokens (128,000 and 64,000)" in note
     assert "‡ tokens (128,000 and 64,000)" in table.rows[2].entries[0].title
-    lines = plain_text(table).splitlines()
+    lines = table_text(table).plain.splitlines()
     assert sum("‡" in line for line in lines) == 2  # the row and the legend
     assert [line.count("‡") for line in lines if line.startswith("128000")] == [4]
 

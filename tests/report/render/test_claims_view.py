@@ -16,7 +16,7 @@ from fope_lab.report import Report
 from fope_lab.report.claims.judge import VERDICTS, Verdict, WouldDecide
 from fope_lab.report.render.claims_view import (
     MARKS,
-    count_verdicts,
+    count_words,
     describe_chance,
     describe_tests,
     group_by_basis,
@@ -159,7 +159,7 @@ def test_every_output_says_every_verdict(report: Report) -> None:
         for one in report.verdicts:
             assert one.text in output
             assert one.reason in output
-        assert count_verdicts(report.verdicts) in output
+        assert count_words(verdict.verdict for verdict in report.verdicts) in output
         assert describe_chance(report.verdicts) in " ".join(output.split())
         assert "learning rate" in output
         assert "0.002" in output
@@ -170,8 +170,9 @@ def test_counts_and_marks() -> None:
     assert len(set(MARKS.values())) == len(MARKS)  # no verdict is told by colour alone
     words = ["holds", "holds", "fails", "not trained", "undecided", "undecided"]
     verdicts = [verdict(word=word) for word in words]
-    assert count_verdicts(verdicts) == "2 hold, 1 fails, 2 undecided, 1 not trained"
-    assert count_verdicts(verdicts[1:2]) == "1 holds"
+    words = [verdict.verdict for verdict in verdicts]
+    assert count_words(words) == "2 hold, 1 fails, 2 undecided, 1 not trained"
+    assert count_words(words[1:2]) == "1 holds"
 
 
 def test_many_verdicts_are_folded_and_cut() -> None:

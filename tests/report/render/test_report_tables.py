@@ -1,4 +1,4 @@
-"""Tables: what stands where, what is marked, and both renderings for terminals."""
+"""Tables: what stands where, what is marked, and how terminals show them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from report_samples import report_of, typical_numbers
 from rich.console import Console
 
 from fope_lab.report.render.tables import Table, build_tables
-from fope_lab.report.render.terminal import plain_text, print_table
+from fope_lab.report.render.terminal import table_text
 from fope_lab.store.root import Store
 from fope_lab.sweep.graph import Stage
 
@@ -109,7 +109,7 @@ def test_plain_text_holds_every_entry_in_aligned_columns(tmp_path: Path, store: 
     table = tables_of(tmp_path, store, fail={"perplexity[embedding=alibi,seed=1]": "x"})[
         "Perplexity"
     ]
-    lines = plain_text(table).splitlines()
+    lines = table_text(table).plain.splitlines()
     assert lines[0] == "Perplexity"
     assert lines[2].split() == ["embedding", "seeds", "32", "64†", "128", "256"]
     body = lines[4:8]
@@ -126,7 +126,8 @@ def test_printing_treats_names_as_text(tmp_path: Path, store: Store, terminal: b
     [table, *_] = tables_of(tmp_path, store, {"grid": grid}).values()
     hostile = Table("[bold]x[/bold]", table.labels, table.columns, table.rows, table.notes)
     out = io.StringIO()
-    print_table(hostile, Console(file=out, force_terminal=terminal, color_system=None, width=120))
+    console = Console(file=out, force_terminal=terminal, color_system=None, width=120)
+    console.print(table_text(hostile), soft_wrap=True)
     text = out.getvalue()
     assert "[bold]x[/bold]" in text
     for row in table.rows:
