@@ -11,9 +11,9 @@ from docs.generate.pictures import AT, SIZES, picture, thumbnail
 from docs.generate.schema_words import allowed
 from docs.generate.standings import standings
 from fope_lab.cli.render.embeddings import as_yaml, in_words
-from fope_lab.embeddings import embedding_names
+from fope_lab.embeddings import embedding_names, parse_embedding
 from fope_lab.embeddings.base import Shape
-from fope_lab.embeddings.describe import EXAMPLES, Description, Inspection, Part, describe
+from fope_lab.embeddings.spec import Part, example, named, parts_of
 
 FOLDER = "gallery"
 
@@ -25,7 +25,7 @@ def overview(_: str) -> str:
 
 def _card(name: str) -> str:
     small = thumbnail(name) or '<p class="nothing">does nothing by position</p>'
-    paper = describe(name).source.partition(",")[0]
+    paper = named(name).source.partition(",")[0]
     return (
         f'<a class="card" href="{name}/"><strong>{name}</strong>'
         f"<small>{paper}</small>{small.replace(chr(10), ' ')}</a>\n"
@@ -39,19 +39,19 @@ def pages() -> dict[str, str]:
 
 def page(name: str) -> str:
     """The page of a preset: paper, formula, picture, options and results."""
-    description = describe(name)
-    drawn = picture(name)
+    preset, drawn = named(name), picture(name)
+    made_of = parts_of(preset.composition)
     parts = [
         f"# {name}",
-        plain(f"Source: {description.source}."),
-        f"Composition: `{in_words(description.composition)}`.",
-        _learned(description),
-        *(_part(part) for part in description.own_parts),
+        plain(f"Source: {preset.source}."),
+        f"Composition: `{in_words(preset.composition)}`.",
+        _learned(name),
+        *(_part(part) for part in made_of),
         "## Picture",
         _figure(drawn) if drawn else "Nothing depends on the position, so nothing is drawn.",
         "## In a sweep file",
-        block(f"embedding: {_example(description)}", "yaml"),
-        *(_options(part) for part in description.own_parts if part.options()),
+        block(f"embedding: {as_yaml(example(name))}", "yaml"),
+        *(_options(part) for part in made_of if part.options),
         "## In the results",
         standings(name),
     ]
@@ -59,8 +59,8 @@ def page(name: str) -> str:
 
 
 def _part(part: Part) -> str:
-    heading = f"## {'Transform' if hasattr(part.kind, 'apply') else 'Mechanism'}: {part.name}"
-    svg = formula(part.name)
+    heading = f"## {'Transform' if hasattr(part.kind, 'apply') else 'Mechanism'}: {part.kind.name}"
+    svg = formula(part.kind.name)
     math = [f'<div class="formula">{svg}</div>'] if svg else []
     about = plain(" ".join((part.kind.__doc__ or "").split()))
     return "\n\n".join([heading, *math, about, plain(f"Source: {part.kind.source}.")])
@@ -68,11 +68,6 @@ def _part(part: Part) -> str:
 
 def _figure(svg: str) -> str:
     return f'<div class="figure">{svg.replace(chr(10), " ")}</div>\n\n{AT}'
-
-
-def _example(description: Description) -> str:
-    given = {"type": description.name, **{option: EXAMPLES[option] for option in description.open}}
-    return as_yaml(given)
 
 
 def _options(part: Part) -> str:
@@ -83,17 +78,17 @@ def _options(part: Part) -> str:
             "required" if option.required else f"`{as_yaml(option.default)}`",
             plain(option.doc),
         )
-        for name, option in part.options().items()
+        for name, option in part.options.items()
     ]
     header = ("option", "allowed", "default", "meaning")
-    return f"### Options of {part.name}\n\n{table(header, rows)}"
+    return f"### Options of {part.kind.name}\n\n{table(header, rows)}"
 
 
-def _learned(description: Description) -> str:
-    definition = description.definition(EXAMPLES)
+def _learned(name: str) -> str:
+    definition = parse_embedding(example(name))
     shape = Shape(**SIZES, num_kv_heads=SIZES["num_heads"])
-    found = Inspection(definition, shape)
-    if not found.parameters:
+    learned = definition.learned_parameters(shape, num_layers=1)
+    if not learned:
         return "It learns nothing."
     where = "in each layer" if definition.per_layer else "that all layers share"
-    return f"It learns {found.parameters:,} numbers {where}, at the size of the picture."
+    return f"It learns {learned:,} numbers {where}, at the size of the picture."

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fope_lab.drawing.panels import curve, legend, panels
 from fope_lab.drawing.svg import DASHED, inline_svg
 from fope_lab.embeddings import build_embedding
-from fope_lab.embeddings.describe import EXAMPLES, describe
+from fope_lab.embeddings.spec import EXAMPLES, example
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +43,7 @@ AT = (
 @functools.cache
 def module(name: str) -> PositionEmbedding:
     """The torch module of a preset at the size of the pictures."""
-    open_options = {option: EXAMPLES[option] for option in describe(name).open}
-    return build_embedding({"type": name, **open_options}, **SIZES)
+    return build_embedding(example(name), **SIZES)
 
 
 def picture(name: str) -> str | None:

@@ -20,8 +20,7 @@ from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.config.options import Registry
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.embeddings.presets import PRESETS
-from fope_lab.embeddings.spec import parts_of
+from fope_lab.embeddings.spec import named, parts_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,9 +85,7 @@ class Analysis(ABC):
         options `embedding` and `embeddings` name."""
         one = getattr(self, "embedding", None)
         for preset in (*([] if one is None else [one]), *getattr(self, "embeddings", ())):
-            known = PRESETS.get(preset)
-            composition = known.composition if known else {"type": preset}
-            yield from (part for part, _ in parts_of(composition))
+            yield from (part.kind for part in parts_of(named(preset).composition))
 
     def canonical(self) -> dict[str, Any]:
         """The shortest description; parsing it gives the analysis back."""

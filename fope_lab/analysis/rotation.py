@@ -14,9 +14,8 @@ from fope_lab.analysis.base import Floats
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.data.problems import DataError
-from fope_lab.embeddings import Embedding, EmbeddingError, Shape, parse_embedding
+from fope_lab.embeddings import EMBEDDINGS, Embedding, EmbeddingError, Shape, parse_embedding
 from fope_lab.embeddings.base import check_definition
-from fope_lab.embeddings.describe import describe
 
 if TYPE_CHECKING:
     from fope_lab.embeddings.module import PositionEmbedding
@@ -82,10 +81,10 @@ def rotation(
     shape = Shape(head_dim=head_dim, num_heads=1, num_kv_heads=1, train_length=train_length)
     try:
         spec: dict[str, Any] = {"type": name}
-        description = describe(spec)
-        if any("base" in part.options() for part in description.parts):
+        known = EMBEDDINGS.entries.get(name)  # without one, parsing raises
+        if known and "base" in known.options:
             spec["base"] = base
-        if "factor" in description.open:
+        if known and "factor" in known.required:
             if factor is None:
                 message = f"found {name!r}, which needs a factor, and this analysis sets none"
                 raise DataError(Problem(at, message))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fope_lab.config.annotations import Doc
 from fope_lab.config.checks import Parsed
@@ -17,7 +17,7 @@ from fope_lab.config.options import Entry, Option, Registry, options_of, summary
 from fope_lab.config.problems import FieldPath
 from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding, EmbeddingError
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, FrequencyTransform
-from fope_lab.embeddings.presets import PRESETS
+from fope_lab.embeddings.presets import PRESETS, Preset
 
 TRANSFORMS = "transforms"
 """The option that holds frequency transforms."""
@@ -50,15 +50,40 @@ EMBEDDINGS = _Embeddings("embedding", EMBEDDING_TYPES, error=EmbeddingError)
 """Every mechanism and preset by name."""
 
 
-def parts_of(composition: Mapping[str, Any]) -> list[tuple[type[Any], dict[str, Any]]]:
-    """The mechanism of a preset's composition and its transforms, each with the options set."""
+class Part(NamedTuple):
+    """A mechanism or a transform of a composition, with the options that are set there."""
+
+    kind: type[Any]
+    given: Mapping[str, Any]
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """The options to be set by name; those that are set are defaults, and transforms stay."""
+        return {
+            name: Option(each.annotation, self.given.get(name, each.default))
+            for name, each in embedding_options(self.kind).items()
+            if not (name == TRANSFORMS and TRANSFORMS in self.given)
+        }
+
+
+def parts_of(composition: Mapping[str, Any]) -> list[Part]:
+    """The mechanism of a composition and its transforms, or a lone transform."""
     transforms = composition.get(TRANSFORMS, ())
-    kinds: list[type[Any]] = [EMBEDDING_TYPES.all()[composition["type"]]]
+    kinds: list[type[Any]] = [_kind(composition["type"])]
     kinds += [TRANSFORM_TYPES.all()[part["type"]] for part in transforms]
     return [
-        (kind, {name: value for name, value in part.items() if name != "type"})
+        Part(kind, {name: value for name, value in part.items() if name != "type"})
         for kind, part in zip(kinds, (composition, *transforms), strict=True)
     ]
+
+
+def named(name: str) -> Preset:
+    """A preset, or a mechanism or a transform by itself. Raises KeyError for another name."""
+    return PRESETS.get(name) or Preset({"type": name}, _kind(name).source)
+
+
+def _kind(name: str) -> type[Any]:
+    return EMBEDDING_TYPES.all().get(name) or TRANSFORM_TYPES.all()[name]
 
 
 def embedding_options(kind: type[Any]) -> Mapping[str, Option]:
@@ -75,20 +100,15 @@ def embedding_options(kind: type[Any]) -> Mapping[str, Option]:
 def _entry(name: str, description: str, composition: Mapping[str, Any]) -> Entry[Embedding]:
     """The entry of a composition: the options that it sets are defaults, its transforms stay."""
     parts = parts_of(composition)
-    options = {
-        option: Option(each.annotation, given.get(option, each.default))
-        for kind, given in parts
-        for option, each in embedding_options(kind).items()
-        if not (option == TRANSFORMS and TRANSFORMS in given)
-    }
+    options = {name: option for part in parts for name, option in part.options.items()}
     refused = {TRANSFORMS: f"{name} rotates nothing: it takes no frequency transforms"}
-    if parts[0][0].rotates:
-        mechanism = f"{{type: {parts[0][0].name}, {TRANSFORMS}: […]}}"
+    if parts[0].kind.rotates:
+        mechanism = f"{{type: {parts[0].kind.name}, {TRANSFORMS}: […]}}"
         refused = {TRANSFORMS: f"{name} has its own transforms; for others, write {mechanism}"}
     return Entry(name, description, options, functools.partial(_made, parts), refused)
 
 
-def _made(parts: list[tuple[type[Any], dict[str, Any]]], **values: Any) -> Embedding:
+def _made(parts: list[Part], **values: Any) -> Embedding:
     built = []
     for kind, given in parts:
         own = {name: value for name, value in values.items() if name in options_of(kind)}
@@ -97,6 +117,16 @@ def _made(parts: list[tuple[type[Any], dict[str, Any]]], **values: Any) -> Embed
     if not transforms:
         return mechanism
     return dataclasses.replace(mechanism, **{TRANSFORMS: tuple(transforms)})
+
+
+EXAMPLES: Mapping[str, Any] = {"factor": 4.0}
+"""Values of options without a default, with which catalogue and gallery show an embedding."""
+
+
+def example(name: str) -> dict[str, Any]:
+    """A preset or mechanism whose required options are set, where there is an example of them."""
+    required = EMBEDDINGS.entry(name).required
+    return {"type": name, **{key: value for key, value in EXAMPLES.items() if key in required}}
 
 
 Spec = str | Mapping[str, Any] | Embedding

@@ -12,7 +12,7 @@ from heavy_imports import HEAVY, heavy_modules
 from kept_sweep import ROPE, Scene
 from sweep_files import BASE, write
 
-SIZES = ["--head-dim", "64", "--train-length", "512", "--factor", "4"]
+SIZES = ["--head-dim", "64", "--train-length", "512"]
 COMMANDS = [
     ["--help"],
     ["validate", "sweep.yaml"],
@@ -20,8 +20,7 @@ COMMANDS = [
     ["plan", "sweep.yaml", "--json"],
     ["embeddings", "{type: rope}"],
     ["embeddings"],
-    ["embeddings", *SIZES],
-    ["embeddings", "fope-yarn", *SIZES],
+    ["embeddings", "fope", *SIZES],
     ["scales"],
     ["new", "mine.yaml"],
     ["logs", ROPE],

@@ -34,7 +34,7 @@ from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, hf_transforms
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.rotary import Rotary
-from fope_lab.embeddings.spec import embedding_options, parts_of
+from fope_lab.embeddings.spec import embedding_options, named, parts_of
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.attention import causal_attention
 
@@ -97,8 +97,7 @@ CHOSEN = {"base": 129, "num_positions": 1100}
 
 def of_embedding(name: str) -> dict[str, Any]:
     """A preset or mechanism with every option that has no default, and those of CHOSEN."""
-    preset = PRESETS.get(name)
-    parts = parts_of(preset.composition if preset else {"type": name})
+    parts = parts_of(named(name).composition)
     options = {option for part, _ in parts for option in embedding_options(part)}
     required: dict[str, Any] = {option: CHOSEN[option] for option in options & CHOSEN.keys()}
     for part, fixed in parts:

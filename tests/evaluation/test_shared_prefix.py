@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fope_lab.data.tasks.passkey import Trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.embeddings.describe import EXAMPLES, describe
+from fope_lab.embeddings.spec import example
 from fope_lab.evaluation.scoring import exact_match as of_exact_match
 from fope_lab.evaluation.scoring import reading
 from fope_lab.evaluation.scoring.exact_match import exact_match
@@ -38,7 +38,7 @@ def build(name: str) -> Decoder:
     chosen = {"num_positions": 512} if name == "learned" else {}
     if name.startswith("fope") and name != "fope-fs":
         chosen = {"base": 129}
-    spec = {"type": name, **{o: EXAMPLES[o] for o in describe(name).open}, **chosen}
+    spec = {**example(name), **chosen}
     model = Decoder(CONFIG, spec, train_length=TRAIN_LENGTH, seed=3).eval()
     with torch.no_grad():
         for layer in model.layers:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fope_lab.embeddings.describe import EXAMPLES, describe
 from fope_lab.embeddings.presets import PRESETS
+from fope_lab.embeddings.spec import example
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.cache import KeyValueCache, LayerCache
 
@@ -28,12 +28,7 @@ CHOSEN = {
 """A short training length leaves pairs above the floor with a small base only, and a table of
 positions ends there."""
 EMBEDDINGS: dict[str, dict[str, Any]] = {
-    name: {
-        "type": name,
-        **{option: EXAMPLES[option] for option in describe(name).open},
-        **CHOSEN.get(name, {}),
-    }
-    for name in PRESETS
+    name: {**example(name), **CHOSEN.get(name, {})} for name in PRESETS
 }
 
 

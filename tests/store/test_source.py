@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.embeddings import PRESETS, embedding_names
-from fope_lab.embeddings.spec import parts_of
+from fope_lab.embeddings import embedding_names
+from fope_lab.embeddings.spec import named, parts_of
 from fope_lab.store import source
 from fope_lab.store.source import SourceFile, changed_files, digest_of_code, source_of
 
@@ -107,8 +107,7 @@ def _changed_texts(path: Path) -> list[str]:
 def test_a_constant_of_any_embeddings_formula_is_noticed(
     name: str, tmp_path: Path, changed_in: Changed
 ) -> None:
-    composition = PRESETS[name].composition if name in PRESETS else {"type": name}
-    parts = [part for part, _ in parts_of(composition)]
+    parts = [part.kind for part in parts_of(named(name).composition)]
     recorded = source_of(["trainers.stage", *(part.__module__ for part in parts)])
     assert changed_in(recorded) == []
     for part in parts:

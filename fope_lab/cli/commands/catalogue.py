@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fope_lab.cli import shared_options as shared
 from fope_lab.cli.shared_options import argument, command, flag
 from fope_lab.config.console import make_console, print_json
 from fope_lab.config.environment import OK
-from fope_lab.config.problems import Problem
+from fope_lab.config.problems import Problem, unknown_name
 
-if TYPE_CHECKING:
-    from fope_lab.embeddings.base import EmbeddingError
-
-FACTOR = shared.number(1, 1_000_000)
-SIZES = {
+SHAPE = {
     "head_dim": shared.count("--head-dim", "dimensions per head"),
     "train_length": shared.count("--train-length", "training length in tokens"),
-    "factor": argument(
-        "--factor", "context length as a multiple of the training length", "N", type=FACTOR
-    ),
-    "base": argument("--base", "RoPE's base (default: 10000)", "N", type=float),
     "num_heads": shared.count("--num-heads", "number of heads (default: 8)"),
     "num_kv_heads": shared.count(
         "--num-kv-heads", "number of key-value heads (default: as many as heads)"
     ),
+    "length": shared.count(
+        "--length",
+        "length of the sequence in tokens, for frequencies that depend on it"
+        " (default: the training length)",
+    ),
 }
-"""The sizes at which frequencies are computed."""
+"""The sizes at which the frequencies of an embedding are computed."""
 
 
 @command(
@@ -41,61 +39,35 @@ SIZES = {
         nargs="?",
     ),
     shared.add_plugins,
-    *SIZES.values(),
+    *SHAPE.values(),
 )
 def embeddings(options: argparse.Namespace) -> int:
     import fope_lab.cli.render.embeddings as render
-    from fope_lab.embeddings.base import EmbeddingError, Shape
-    from fope_lab.embeddings.describe import EXAMPLES, InspectionRow, describe, inspect_all
-    from fope_lab.embeddings.spec import embedding_names
+    from fope_lab.embeddings.base import EmbeddingError, Shape, check_definition
+    from fope_lab.embeddings.spec import parse_embedding
 
-    alone, factor, sized = options.name is not None, options.factor, _has_sizes(options)
-    specs = [_parse_name(options.name)] if alone else embedding_names()
-    found = [describe(spec) for spec in specs]
-    if sized and factor is None and not alone:
-        needed = ", ".join(one.name for one in found if "factor" in one.open)
-        raise _wrong("--factor", f"missing: {needed} need it")
-    heads = options.num_heads or 8
-    shape = Shape(
-        head_dim=options.head_dim or 64,
-        num_heads=heads,
-        num_kv_heads=options.num_kv_heads or heads,
-        train_length=options.train_length or 512,
-    )
-    given = {"factor": factor, "base": options.base}
-    values = {name: of for name, of in given.items() if of is not None} if sized else EXAMPLES
-    if alone and not sized:
-        rows = [InspectionRow(description=found[0], inspection=None)]
-    else:
-        longer = None if factor is None else round(factor * shape.train_length)
-        rows = inspect_all(found, shape, values, longer)
-    if alone and rows[0].problems:
-        raise EmbeddingError(rows[0].problems)
+    sizes = {name: of for name in SHAPE if (of := getattr(options, name)) is not None}
+    for needed in ("name", "head_dim", "train_length") if sizes else ():
+        if getattr(options, needed) is None:
+            flag = "NAME" if needed == "name" else f"--{needed.replace('_', '-')}"
+            fault = "missing: sizes need NAME, --head-dim and --train-length"
+            raise EmbeddingError(Problem((flag,), fault))
     console = make_console()
-    if alone:
-        render.print_description(found[0], console)
-        console.print("\n" if sized else "", end="")
-    elif not sized:
-        render.print_catalogue(rows, shape, values, console)
-    if sized:
-        render.print_inspections(rows, shape, values, console)
+    if options.name is None:
+        render.print_catalogue(console)
+        return OK
+    spec = _parse_name(options.name)
+    embedding = _as_embedding(spec)
+    name, composition = _described(spec, embedding)
+    if sizes:
+        length, heads = sizes.pop("length", None), sizes.get("num_heads", 8)
+        shape = Shape(**{"num_heads": heads, "num_kv_heads": heads, **sizes})
+        definition = parse_embedding(embedding)
+        check_definition(definition, shape)
+    render.print_description(name, composition, console)
+    if sizes:
+        render.print_numbers(definition, shape, length, console)
     return OK
-
-
-def _has_sizes(options: argparse.Namespace) -> bool:
-    """Whether the options give sizes. Raises EmbeddingError if one is missing, or out of place."""
-    sized = any(getattr(options, name) is not None for name in SIZES)
-    for name in ("head_dim", "train_length"):
-        if sized and getattr(options, name) is None:
-            option = f"--{name.replace('_', '-')}"
-            raise _wrong(option, "missing: sizes need --head-dim and --train-length")
-    return sized
-
-
-def _wrong(flag: str, fault: str) -> EmbeddingError:
-    from fope_lab.embeddings.base import EmbeddingError
-
-    return EmbeddingError(Problem((flag,), fault))
 
 
 def _parse_name(text: str) -> Any:
@@ -109,6 +81,36 @@ def _parse_name(text: str) -> Any:
     if document.problems:
         raise SweepError(document.problems)
     return document.value
+
+
+def _as_embedding(spec: Any) -> Any:
+    """The description of an embedding; a lone transform is one of RoPE's frequencies."""
+    from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
+    from fope_lab.embeddings.spec import EMBEDDINGS, TRANSFORMS
+
+    name = spec.get("type") if isinstance(spec, Mapping) else spec
+    if isinstance(name, str) and name in {*TRANSFORM_TYPES.all()} - {*EMBEDDINGS.all_names()}:
+        return {"type": "rotary", TRANSFORMS: [spec]}
+    return spec
+
+
+def _described(spec: Any, embedding: Any) -> tuple[str, Mapping[str, Any]]:
+    """The name and the composition of what is described as an `embedding`.
+
+    A name alone may lack required options. Raises EmbeddingError for anything else that is wrong.
+    """
+    from fope_lab.embeddings.base import EmbeddingError
+    from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
+    from fope_lab.embeddings.spec import EMBEDDINGS, TRANSFORMS, named, resolve_embedding
+
+    if isinstance(spec, str):
+        names = sorted({*EMBEDDINGS.all_names(), *TRANSFORM_TYPES.all()})
+        if spec not in names:
+            what = "embedding or transform"
+            raise EmbeddingError(unknown_name(("embedding",), what, spec, names))
+        return spec, named(spec).composition
+    composition = resolve_embedding(embedding)
+    return spec["type"], composition if embedding is spec else composition[TRANSFORMS][0]
 
 
 @command(

@@ -4,96 +4,95 @@ from __future__ import annotations
 
 import math
 import re
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from rich.columns import Columns
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fope_lab.config.options import summary
-from fope_lab.embeddings.base import Shape
-from fope_lab.embeddings.describe import Description, Inspection, InspectionRow, Part
+from fope_lab.embeddings.base import Embedding, EmbeddingError, Shape, check_definition
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
-from fope_lab.embeddings.spec import TRANSFORMS
+from fope_lab.embeddings.presets import PRESETS
+from fope_lab.embeddings.spec import (
+    EMBEDDINGS,
+    TRANSFORMS,
+    Part,
+    embedding_names,
+    example,
+    named,
+    parse_embedding,
+    parts_of,
+)
 
 NOTHING = "–"
 CATALOGUE = ("embedding", "composition", "learns", "needs", "paper")
 TYPES = {"boolean": "true, false", "string": "text"}
-SHAPE = ("head_dim", "num_heads", "num_kv_heads", "train_length")
-PAIR = ("pair", "frequency", "wavelength", "cycles")
+SHAPE = Shape(head_dim=64, num_heads=8, num_kv_heads=8, train_length=512)
+"""Where the table of presets counts learned parameters."""
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
-def print_catalogue(
-    rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, Any], console: Console
-) -> None:
+def print_catalogue(console: Console) -> None:
     """Print all presets with composition, learned parameters, required options and paper."""
     table = _table(*CATALOGUE)
-    for row in rows:
-        table.add_row(*map(Text, _catalogue_cells(row)))
+    for name in embedding_names():
+        needs = ", ".join(EMBEDDINGS.entry(name).required) or NOTHING
+        words = in_words(named(name).composition)
+        table.add_row(*map(Text, (name, words, _example_learns(name), needs, named(name).source)))
     console.print(table)
-    _print(console, f"\n{_caption(shape, options)}")
+    _print(console, f"\nLearned parameters at {_sizes(SHAPE)}.")
     _print(console, "fope-lab embeddings NAME explains every option of an embedding.")
 
 
-def _catalogue_cells(row: InspectionRow) -> tuple[str, ...]:
-    of = row.description
-    needs = ", ".join(of.open) or NOTHING
-    return of.name, in_words(of.composition), _learned(row.inspection), needs, of.source
-
-
-def _learned(inspection: Inspection | None) -> str:
-    if inspection is None:
+def _example_learns(name: str) -> str:
+    try:
+        definition = parse_embedding(example(name))
+        check_definition(definition, SHAPE)
+    except EmbeddingError:  # an added one, with a required option that has no example
         return "?"
-    if not inspection.parameters:
+    return _learned(definition, SHAPE)
+
+
+def _learned(definition: Embedding, shape: Shape) -> str:
+    learned = definition.learned_parameters(shape, num_layers=1)
+    if not learned:
         return NOTHING
-    where = "per layer" if inspection.definition.per_layer else "in all"
-    return f"{inspection.parameters:,} {where}"
+    return f"{learned:,} {'per layer' if definition.per_layer else 'in all'}"
 
 
-def _caption(shape: Shape, options: Mapping[str, Any]) -> str:
-    return f"Learned parameters at {_at(shape, options)} where it is needed."
+def _sizes(shape: Shape) -> str:
+    sizes = [f"head_dim {shape.head_dim}", f"num_heads {shape.num_heads}"]
+    if shape.num_kv_heads != shape.num_heads:
+        sizes.append(f"num_kv_heads {shape.num_kv_heads}")
+    return ", ".join([*sizes, f"train_length {shape.train_length}"])
 
 
-def _at(shape: Shape, options: Mapping[str, Any]) -> str:
-    sizes = {name: getattr(shape, name) for name in SHAPE}
-    if shape.num_kv_heads == shape.num_heads:
-        del sizes["num_kv_heads"]
-    return ", ".join(f"{name} {as_yaml(value)}" for name, value in {**sizes, **options}.items())
-
-
-def print_description(description: Description, console: Console) -> None:
-    """Print the composition of one embedding or transform, and every option of its parts."""
-    _heading(console, description.name, f"{description.kind}, {description.source}")
-    parts = description.own_parts
-    mechanism, *transforms = (
-        {**part.composition, **dict.fromkeys(part.open, "…")} for part in parts
-    )
-    whole = as_yaml({**mechanism, TRANSFORMS: transforms} if transforms else mechanism)
-    if whole != description.name:
-        _print(console, whole)
+def print_description(name: str, composition: Mapping[str, Any], console: Console) -> None:
+    """Print what an embedding or a transform is made of, and every option of its parts."""
+    other = "mechanism" if name in EMBEDDINGS.all_names() else "transform"
+    _heading(console, name, f"{'preset' if name in PRESETS else other}, {named(name).source}")
+    shown = "default" if composition == named(name).composition else "value"
+    if composition != {"type": name}:
+        _print(console, as_yaml(composition))
+    parts = parts_of(composition)
     for part in parts:
-        if len(parts) > 1 or part.name != description.name:
+        if len(parts) > 1 or part.kind.name != name:
             _print(console, "")
-            _heading(console, part.name, part.kind.source)
+            _heading(console, part.kind.name, part.kind.source)
         _print(console, summary(part.kind))
-        console.print(_options_table(part) if part.options() else "no options")
+        console.print(_options_table(part, shown) if part.options else "no options")
 
 
-def _options_table(part: Part) -> Table:
-    value = ["value"] if part.chosen else []
-    table = _table("option", "allowed", "default", *value, "meaning")
-    for name, option in part.options().items():
+def _options_table(part: Part, shown: str) -> Table:
+    table = _table("option", "allowed", shown, "meaning")
+    for name, option in part.options.items():
         allowed = f"list of {', '.join(TRANSFORM_TYPES.all())}"
-        chosen = as_yaml(part.chosen[name]) if name in part.chosen else ""
         table.add_row(
             Text(name, style="cyan"),
             Text(allowed if name == TRANSFORMS else _schema_in_words(option.json_schema())),
             Text("required" if option.required else as_yaml(option.default)),
-            *(Text(chosen, style="bold") for _ in value),
             Text(option.doc),
         )
     return table
@@ -114,62 +113,39 @@ def _schema_in_words(schema: Mapping[str, Any]) -> str:
     return " ".join([TYPES.get(kind, kind), ", ".join(bounds)]).strip()
 
 
-def print_inspections(
-    rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, Any], console: Console
+def print_numbers(
+    definition: Embedding, shape: Shape, length: int | None, console: Console
 ) -> None:
-    """Print the numbers of embeddings at a shape, and the frequencies of those that rotate."""
-    _print(console, f"At {_at(shape, options)}:\n")
-    table = _table("embedding", "pairs", "attention\nfactor", "learns", "numbers")
-    for column in table.columns[1:3]:
+    """Print the numbers of an embedding at a shape, in a sequence of `length` tokens."""
+    facts = {name: f"{value:.4g}" for name, value in definition.facts(shape).items()}
+    numbers = {"learned parameters": _learned(definition, shape), **facts}
+    frequencies = definition.pair_frequencies(shape, length)
+    if frequencies:
+        rotating = sum(omega != 0 for omega in frequencies)
+        numbers["pairs that rotate"] = f"{rotating} of {len(frequencies)}"
+        numbers["attention factor"] = f"{definition.attention_factor(shape):.4f}"
+    _print(console, f"\nAt {_sizes(shape)}:")
+    for name, number in numbers.items():
+        _print(console, f"{name}: {number}")
+    if not frequencies:
+        return
+    table = _table("pair", "frequency", "wavelength", "cycles")
+    for column in table.columns:
         column.justify = "right"
-    names: dict[tuple[float, ...], list[str]] = {}  # several may share their frequencies
-    for row in rows:
-        table.add_row(*map(Text, _inspection_cells(row)))
-        if row.inspection is None:
-            continue
-        for length, frequencies in row.inspection.frequencies.items():
-            at = f" at {length:,} tokens" if row.inspection.follows_length else ""
-            names.setdefault(frequencies, []).append(f"{row.description.name}{at}")
-    console.print(table)
-    if names:
-        _print(
-            console,
-            "\nEach pair's frequency (radians per token), wavelength (tokens) and cycles in the"
-            f" {shape.train_length:,} tokens of train_length. Where frequencies change with the"
-            " length of the sequence, the table says at which.\n",
-        )
-        length = shape.train_length
-        blocks = [_frequency_block(", ".join(same), pairs, length) for pairs, same in names.items()]
-        console.print(Columns(blocks, padding=(0, 4, 0, 0)))
-
-
-def _inspection_cells(row: InspectionRow) -> tuple[str, ...]:
-    name, inspection = row.description.name, row.inspection
-    if inspection is None:
-        problems = "; ".join(problem.message for problem in row.problems)
-        return name, NOTHING, NOTHING, NOTHING, problems
-    pairs, factor = NOTHING, NOTHING
-    if inspection.rotating is not None:
-        pairs = f"{inspection.rotating} of {inspection.shape.head_dim // 2}"
-        factor = f"{inspection.definition.attention_factor(inspection.shape):.4f}"
-    facts = inspection.definition.facts(inspection.shape)
-    numbers = ", ".join(f"{name} {value:.4g}" for name, value in facts.items())
-    return name, pairs, factor, _learned(inspection), numbers
-
-
-def _frequency_block(title: str, frequencies: Sequence[float], train_length: int) -> Text:
-    """A table as plain text, because rich is slow to lay out hundreds of rows."""
-    rows: list[tuple[str, ...]] = [PAIR]
     for pair, omega in enumerate(frequencies):
-        numbers = ("0", NOTHING, "0")
+        cells = ("0", NOTHING, "0")
         if omega:
             wavelength = 2 * math.pi / omega
-            numbers = f"{omega:.7f}", f"{wavelength:,.2f}", f"{train_length / wavelength:.3f}"
-        rows.append((str(pair), *numbers))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    header, *lines = ("  ".join(map(str.rjust, row, widths)) for row in rows)
-    bold = [*textwrap.wrap(title, len(header)), header]
-    return Text.assemble(("\n".join(bold), "bold"), "\n", "\n".join([*lines, " "]), no_wrap=True)
+            cycles = shape.train_length / wavelength
+            cells = f"{omega:.7f}", f"{wavelength:,.2f}", f"{cycles:.3f}"
+        table.add_row(str(pair), *cells)
+    _print(
+        console,
+        "\nEach pair's frequency (radians per token), wavelength (tokens) and cycles in the"
+        f" {shape.train_length:,} tokens of train_length, in a sequence of"
+        f" {length or shape.train_length:,} tokens.\n",
+    )
+    console.print(table)
 
 
 def in_words(composition: Mapping[str, Any]) -> str:
