@@ -183,7 +183,7 @@ def run(
 ) -> dict[str, Any]:
     """Train to the end, from the stage's start or from the checkpoint that the attempt resumes.
 
-    `parents` holds the checkpoint folders of the stage's parents by role (data/roles.py). Every
+    `parents` holds the checkpoint folders of the stage's parents by role (config/roles.py). Every
     checkpoint gets a copy of the tokenizer. Returns what result.json says. Raises
     TrainingMemoryError, which says what to lower, loop.NonFiniteError, DataError,
     CheckpointError and EmbeddingError.

@@ -78,7 +78,7 @@ def causes(stages: Sequence[Stage], states: States, store: Store) -> list[Cause]
         state = states.get(stage.key)
         if state is None or state.status not in PROBLEMS or is_blocked_by_another(stage, states):
             continue
-        end = (state.attempt and state.attempt.end) or {}
+        end = (state.attempt and state.attempt.end) or {}  # as Attempt.fail wrote it
         recorded = state.status is Status.FAILED and "error" in end
         same = error = str(end["error"]) if recorded else state.reason
         folder = store.folder(stage.kind, stage.key)

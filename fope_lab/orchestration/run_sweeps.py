@@ -113,7 +113,7 @@ def run_sweeps(
             console.print("Interrupted. Run the same command again to continue.")
             raise
     else:
-        problem = _upload(tracker, plans).unreachable
+        problem = _start_tracking(tracker, plans).unreachable
     try:
         finished = plan_sweeps(sweeps, place)
         for planned in finished:
@@ -250,7 +250,7 @@ def _run_stages(
     return states, tracking.unreachable
 
 
-def _upload(tracker: Tracker, plans: Sequence[Plan]) -> TrackingThread:
+def _start_tracking(tracker: Tracker, plans: Sequence[Plan]) -> TrackingThread:
     tracking = TrackingThread(tracker, plans)
     tracking.start()
     tracking.flush()
@@ -263,13 +263,13 @@ def _finish(
     """Write and print the reports; after a `problem`, MLflow is left to `sync`."""
     unrecorded: str | None = None
     for planned in plans:
-        report, where = tracked_report(planned.sweep, store, tracker), ""
+        report, where = linked_report(planned.sweep, store, tracker), ""
         try:
-            written = keep_report(report, store)
+            written = save_report(report, store)
             where = str(written)
             if not written.unchanged or not tracker.has_report(report.name):
                 files = report_artifacts(report, written)
-                tracker.keep_report(planned, files, report_numbers(report))
+                tracker.log_report(planned, files, report_numbers(report))
         except TrackingError as error:
             unrecorded = str(error)
         except OSError as error:
@@ -277,7 +277,7 @@ def _finish(
         print_report(report, console, most_missing=0)
         say(console, f"report: {where}")
     if problem is None:
-        tracking = _upload(tracker, plans)
+        tracking = _start_tracking(tracker, plans)
         problem = tracking.unreachable or tracking.last_error or unrecorded
     pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {quote(str(store))})"
     say(console, f"MLflow: {tracker.address}{pages}")
@@ -288,10 +288,10 @@ def _finish(
 
 def report_of_sweep(sweep: Sweep, store: Store, tracking_uri: str | None) -> Report:
     """The results so far of a sweep. Raises TrackingError for a URI that is not MLflow's."""
-    return tracked_report(sweep, store, Tracker(store.root, tracking_uri))
+    return linked_report(sweep, store, Tracker(store.root, tracking_uri))
 
 
-def tracked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
+def linked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
     """The results so far of a sweep; no MLflow server is contacted."""
     runs = tracker.runs(sweep)
     ids = {key: run.run_id for key, run in runs.items()}
@@ -320,7 +320,7 @@ def report_artifacts(report: Report, written: WrittenReport) -> dict[str, bytes]
     return files | {"results.csv": table.encode()} | drawn
 
 
-def keep_report(report: Report, store: Store) -> WrittenReport:
+def save_report(report: Report, store: Store) -> WrittenReport:
     """Write the report into its folder in the store, and from which file it came."""
     written = write_report(report, store.report(report.name))
     keep_file(report.name, Path(report.path), store)

@@ -24,13 +24,10 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from fope_lab.config.problems import UserError
 from fope_lab.data.corpora.base import Corpus
-
-if TYPE_CHECKING:
-    pass
 
 Better = Literal["lower", "higher"]
 Unit = Literal["fraction", "nats", "perplexity", "ratio", "percent", "number", "any"]

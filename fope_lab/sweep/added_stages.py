@@ -51,7 +51,7 @@ from fope_lab.sweep.sweep_file import SweepFile
 
 @dataclass(frozen=True)
 class Input:
-    """A corpus that a stage reads in a role (data/roles.py); `path` is its place in the section."""
+    """A corpus that a stage reads in a role (config/roles.py); `path`: its place in the section."""
 
     role: str
     corpus: Corpus

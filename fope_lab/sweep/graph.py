@@ -24,7 +24,7 @@ from fope_lab.sweep.sweep_file import SeedRule
 class Stage:
     """One unit of work, checked and with its identity. `section` is its name in the sweep file,
     `label` that name with the axes and seed. `parents` are the keys of the stages that it needs, by
-    role (data/roles.py), and `checkpoints` the folders that it starts from. `missing_files` are
+    role (config/roles.py), and `checkpoints` the folders that it starts from. `missing_files` are
     gone, so that the stage can't run."""
 
     key: str

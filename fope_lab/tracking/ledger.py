@@ -153,7 +153,7 @@ class Ledger:
             return False
         return report is not None and _digest(report.metrics, files) == report.content
 
-    def keep_report(
+    def record_report(
         self, sweep: str, files: Mapping[str, bytes], metrics: Mapping[str, float]
     ) -> None:
         """Keep a report instead of the last one; an identical one keeps its time.

@@ -83,7 +83,7 @@ class Tracker:
             raise TrackingError("\n".join(dict.fromkeys(problems)))
         return [outline.name for outline in outlines]
 
-    def keep_report(
+    def log_report(
         self, plan: Plan, files: Mapping[str, bytes], numbers: Mapping[tuple[str, ...], float]
     ) -> None:
         """Save a report in the store: the next `project` or `sync` sends it as the run `summary`.
@@ -95,7 +95,7 @@ class Tracker:
         outline = self._outline(plan)
         metrics = {metric_path(path): value for path, value in numbers.items()}
         with _recorded(outline.name):
-            self._ledger.keep_report(outline.name, files, metrics)
+            self._ledger.record_report(outline.name, files, metrics)
 
     def has_report(self, sweep: str) -> bool:
         """Whether the store has a report of a sweep for MLflow, and it is whole."""

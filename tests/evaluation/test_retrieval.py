@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,17 @@ import numpy as np
 import pytest
 import torch
 from measured import measured, ran
-from models import Logits
+from models import Halves, Logits, llama
 from scipy import stats
 from sections import read_section
 from torch import Tensor
 
 from fope_lab.data.problems import DataError
+from fope_lab.data.tasks.passkey import Trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.context import run
 from fope_lab.evaluation.retrieval import Answered, Needle, Passkey, Retrieval, Ruler, by_depth
+from fope_lab.evaluation.scoring.exact_match import exact_match
 from fope_lab.statistics.intervals import wilson_interval
 from fope_lab.store.root import Store
 
@@ -78,6 +81,40 @@ def test_a_model_that_reaches_half_back_is_right_on_the_nearer_half() -> None:
     assert [tenth["depth"] for tenth in tenths] == pytest.approx(np.arange(0.05, 1, 0.1))
     assert sum(tenth["trials"] for tenth in tenths) == 400
     assert [tenth["accuracy"] for tenth in tenths] == [0.0] * 5 + [1.0] * 5
+
+
+def test_greedy_generation_agrees_on_every_trial(make_bpe: Callable[[int], Any]) -> None:
+    """Half of the answers are replaced by what the model says, so that both verdicts occur."""
+    tokenizer = make_bpe(80)
+    model = llama(len(tokenizer))
+    prompts = prompt_form("english", tokenizer)
+    said, trials = [], []
+    for index in range(12):
+        trial = prompts.trial(400, index)
+        size = len(trial.answer_ids)
+        prompt = torch.from_numpy(trial.input_ids[None, :-size])
+        with torch.inference_mode():
+            generated = model.generate(
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                do_sample=False,
+                max_new_tokens=size,
+                min_new_tokens=size,
+                pad_token_id=0,
+            )[0, -size:].numpy()
+        if index % 2:
+            keep = size if index % 4 == 1 else size - 1  # one token wrong is wrong
+            answer = np.where(np.arange(size) < keep, generated, trial.answer_ids)
+            ids = np.concatenate([trial.input_ids[:-size], answer])
+            trial = Trial(ids, answer, trial.depth)
+        said.append(generated.tolist())
+        trials.append(trial)
+    expected = [trial.answer_ids.tolist() == s for trial, s in zip(trials, said, strict=True)]
+    assert 0 < sum(expected) < len(expected)
+    judged = Halves(model)
+    assert exact_match(judged, trials).tolist() == expected
+    alone = [bool(exact_match(judged, [trial])[0]) for trial in trials]
+    assert alone == expected
 
 
 @pytest.mark.parametrize("trials", [1, 7, 11, 20, 40, 1000])

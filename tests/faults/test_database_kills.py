@@ -42,7 +42,7 @@ def planned(tmp_path: Path) -> Plan:
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
             attempt.writer.log(1, {"loss": 1.0})
             attempt.finish({})
-    Tracker(store.root).keep_report(found, {}, {})
+    Tracker(store.root).log_report(found, {}, {})
     return found
 
 

@@ -65,7 +65,7 @@ def test_a_locked_database_costs_sync_one_line(
 ) -> None:
     finished(scene, "first", "second")
     for name in ("first", "second"):
-        scene.tracker.keep_report(scene.plan(name, "rope"), {}, {})
+        scene.tracker.log_report(scene.plan(name, "rope"), {}, {})
     capfd.readouterr()
     with locked(scene.store.root / "mlflow.db", kind), at_most(5):
         assert main(["sync", "--store", str(scene.store.root)]) == 2

@@ -79,7 +79,7 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["tracked_report", "print_report"])
+@pytest.mark.parametrize("name", ["linked_report", "print_report"])
 def test_a_broken_report_hides_no_failure(
     name: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,8 +121,8 @@ def test_a_run_that_ends_early_hides_no_failure(
 @pytest.mark.parametrize(
     ("owner", "name", "told"),
     [
-        (running, "keep_report", "report: not written (no space left on the device)"),
-        (Ledger, "keep_report", "the store can't record two-seeds for MLflow: no space left"),
+        (running, "save_report", "report: not written (no space left on the device)"),
+        (Ledger, "record_report", "the store can't record two-seeds for MLflow: no space left"),
         (Ledger, "save_outline", "the store can't record two-seeds for MLflow: no space left"),
     ],
 )

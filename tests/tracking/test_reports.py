@@ -29,7 +29,7 @@ def test_the_summary_is_updated_not_repeated(scene: Scene) -> None:
 def test_a_report_is_kept_before_it_is_sent(scene: Scene) -> None:
     plan = scene.plan()
     scene.tracker.project(plan)
-    scene.tracker.keep_report(plan, {"report.html": b"kept"}, {("holds",): 3.0})
+    scene.tracker.log_report(plan, {"report.html": b"kept"}, {("holds",): 3.0})
     assert scene.runs() == []  # MLflow was down, say
     assert scene.restart().sync() == ["first"]
     [run] = scene.runs()
@@ -47,11 +47,11 @@ def files_of(scene: Scene) -> dict[str, bytes]:
 def test_figures_are_sent_when_they_are_new_and_go_when_they_are_gone(scene: Scene) -> None:
     plan = scene.plan()
     old = {"report.md": b"one", "figures/loss.svg": b"<svg/>", "figures/passkey.svg": b"<svg/>"}
-    scene.tracker.keep_report(plan, old, {})
+    scene.tracker.log_report(plan, old, {})
     scene.restart().project(plan)
     assert files_of(scene) == old
     new = {"report.md": b"one", "figures/loss.svg": b"<svg><!-- 2 --></svg>"}
-    scene.tracker.keep_report(plan, new, {})
+    scene.tracker.log_report(plan, new, {})
     scene.restart().project(plan)
     assert files_of(scene) == new
     [kept] = scene.store.root.glob("tracking/sweeps/*/figures/*")
@@ -60,10 +60,10 @@ def test_figures_are_sent_when_they_are_new_and_go_when_they_are_gone(scene: Sce
 
 def test_a_report_of_which_a_file_is_lost_is_not_whole(scene: Scene) -> None:
     plan, files = scene.plan(), {"figures/loss.svg": b"<svg/>"}
-    scene.tracker.keep_report(plan, files, {})
+    scene.tracker.log_report(plan, files, {})
     assert scene.tracker.has_report("first")
     [path] = scene.store.root.glob("tracking/sweeps/*/figures/loss.svg")
     path.unlink()
     assert not scene.tracker.has_report("first")
-    scene.tracker.keep_report(plan, files, {})
+    scene.tracker.log_report(plan, files, {})
     assert scene.tracker.has_report("first")

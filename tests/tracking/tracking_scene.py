@@ -82,7 +82,7 @@ class Scene:
         self, plan: Plan, files: Mapping[str, bytes], numbers: Mapping[tuple[str, ...], float]
     ) -> None:
         """Send a report, as a run does at its end."""
-        self.tracker.keep_report(plan, files, numbers)
+        self.tracker.log_report(plan, files, numbers)
         self.tracker.project(plan)
 
     def finish(self, plan: Plan) -> Plan:

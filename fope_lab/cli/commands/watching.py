@@ -134,7 +134,7 @@ def ui(options: argparse.Namespace) -> int:
 )
 def report(options: argparse.Namespace) -> int:
     """Print the report; in its default form, write its files into the store too."""
-    from fope_lab.orchestration.run_sweeps import keep_report, report_of_sweep
+    from fope_lab.orchestration.run_sweeps import report_of_sweep, save_report
     from fope_lab.report.files import write_figures
     from fope_lab.report.render.documents import render_latex, render_markdown
     from fope_lab.report.render.json import render_json
@@ -159,7 +159,7 @@ def report(options: argparse.Namespace) -> int:
     else:
         print_report(found, console := make_console())
         try:
-            say(console, f"report: {keep_report(found, store)}")
+            say(console, f"report: {save_report(found, store)}")
         except OSError as error:
             say(console, f"report: not written, the store is read-only ({error})")
     return OK
