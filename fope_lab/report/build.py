@@ -40,8 +40,6 @@ from fope_lab.report.results.recorded import (
 )
 from fope_lab.report.results.settings import (
     SettingGroup,
-    SettingsGroup,
-    collect_settings,
     group_over_settings,
     rate_notes,
 )
@@ -86,7 +84,6 @@ class Report:
     heatmaps: tuple[HeatmapGroup, ...]
     analyses: tuple[AnalysisResult, ...]
     summary: Summary
-    settings: tuple[SettingsGroup, ...]
     without_results: Mapping[str, list[StageResult]]  # by section of the sweep file
     table_settings: tuple[SettingGroup, ...]
     figure_settings: tuple[SettingGroup, ...]
@@ -150,7 +147,6 @@ def build_report(
         heatmaps=group_heatmaps(counted),
         analyses=read_analyses(counted),
         summary=summarise(stages, findings(table_groups, test)),
-        settings=collect_settings(stages),
         without_results=stages_without_cells(counted, cells),
         table_settings=_of_groups(over_settings, table_groups),
         figure_settings=_of_groups(over_settings, figure_groups),

@@ -82,13 +82,14 @@ def fingerprint(report: Report) -> str:
         _code_digest(),
         json.dumps({**report_json(report), "generated": None}),
         render_markdown(report),
-        *map(repr, (figures, settings, report.training_curves, report.settings, report.summary)),
+        *map(repr, (figures, settings, report.training_curves, report.summary)),
         repr(report.links),
     ]
     for result in report.stages:
         stage = result.stage
         parents = (dict(stage.parents), dict(stage.checkpoints))
-        parts.append(repr((stage.config, parents, result.folder, result.started, result.finished)))
+        shown = (result.record.recorded, result.folder, result.started, result.finished)
+        parts.append(repr((stage.config, parents, *shown)))
     for analysis in report.analyses:
         checkpoint = StageFolder(analysis.folder).checkpoint()
         arrays = None if checkpoint is None else checkpoint.path / ARRAYS

@@ -1,15 +1,14 @@
-"""The settings behind the numbers: all of them, and what is known of the one that varies.
+"""What is known of a setting of a training that varies.
 
-Configurations are shown whole, so that settings added later are shown too. Where a training has
-several values on a numeric axis under `train`, such as the learning rate, a group shows its
-validation loss over them, and each metric by which evaluations have measured all of its models; of
-a metric by length at the trained length and at the longest. Where each method has one value of its
-own, nothing is over the setting, and there is no group.
+Where a training has several values on a numeric axis under `train`, such as the learning rate, a
+group shows its validation loss over them, and each metric by which evaluations have measured all of
+its models; of a metric by length at the trained length and at the longest. Where each method has
+one value of its own, nothing is over the setting, and there is no group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +17,6 @@ from fope_lab.report.results.cells import (
     StageResult,
     canonical,
     chosen_keys,
-    group_by_section,
 )
 from fope_lab.report.results.layout import MetricGroup, Series, SeriesGroup, capital, read_axes
 from fope_lab.stages.internal import Select
@@ -26,7 +24,6 @@ from fope_lab.stages.labels import label
 from fope_lab.stages.metric import LENGTH
 from fope_lab.stages.training import TrainingConfig
 
-SHOWN_VALUES = 8
 LOSSES = ("validation_loss", "loss")
 """The metrics of a training that a group may be of; the first that it has is shown."""
 OPTIMISTIC = (
@@ -34,82 +31,6 @@ OPTIMISTIC = (
     " numbers for it are those of evaluations, on text that the selection did not read."
 )
 """What is said wherever the validation loss of a chosen model is shown."""
-
-
-@dataclass(frozen=True)
-class SettingsGroup:
-    """The settings of one section of the sweep file, over all its combinations. Each setting is the
-    path of a field and its value, or its values."""
-
-    section: str
-    count: int
-    requested: tuple[tuple[str, str], ...]  # from the sweep file
-    recorded: tuple[tuple[str, str], ...]  # from the results, if they differ
-
-
-def collect_settings(results: Iterable[StageResult]) -> tuple[SettingsGroup, ...]:
-    """Collect the settings of each section of the sweep file, in its order."""
-    groups = []
-    for section, members in group_by_section(results).items():
-        requested = _merge([result.stage.config for result in members])
-        recorded = _merge(
-            [r.stage.spec.recorded_in_words(r.record.recorded) for r in members if r.state.is_done]
-        )
-        new = tuple(pair for pair in recorded if pair not in requested)
-        groups.append(SettingsGroup(section, len(members), requested, new))
-    return tuple(groups)
-
-
-def _merge(settings: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    values: dict[str, list[Any]] = {}
-    for mapping in filter(None, settings):
-        for path, value in _flatten(mapping):
-            values.setdefault(path, []).append(value)
-    total = len(settings)
-    return tuple(
-        (path, _describe(items) + (f" (in {len(items)} of {total})" if len(items) < total else ""))
-        for path, items in values.items()
-    )
-
-
-def _flatten(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
-    """The values of a configuration by the paths of their fields, numbers by length as one."""
-    if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-        value = {str(i): item for i, item in enumerate(value)}
-    by_length = isinstance(value, Mapping) and all(
-        str(key).isdigit() and not isinstance(item, Mapping) for key, item in value.items()
-    )
-    if isinstance(value, Mapping) and not by_length:
-        for key, item in value.items():
-            yield from _flatten(item, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, value
-
-
-def _describe(values: Sequence[Any]) -> str:
-    texts = list(dict.fromkeys(map(_setting_text, values)))
-    if len(texts) == 1:
-        return texts[0]
-    if all(map(_is_number, values)) and len(texts) > 3:
-        return f"{_setting_text(min(values))} to {_setting_text(max(values))}"
-    shown = "; ".join(texts[:SHOWN_VALUES])
-    rest = len(texts) - SHOWN_VALUES
-    return f"differs: {shown}" + (f"; and {rest} more" if rest > 0 else "")
-
-
-def _setting_text(value: Any) -> str:
-    if isinstance(value, Mapping):  # by length
-        texts = {key: _setting_text(item) for key, item in value.items()}
-        if len(set(texts.values())) == 1:
-            return f"{next(iter(texts.values()))} at each length"
-        return ", ".join(f"{text} at {key}" for key, text in texts.items()) or "none"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_setting_text, value)) or "none"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, int) and value >= 10_000:
-        return f"{value:,}"
-    return "none" if value is None else str(value)
 
 
 def _is_number(value: Any) -> bool:

@@ -205,14 +205,11 @@ def test_what_is_chosen_is_in_the_json(selected: Report) -> None:
 
 
 def test_the_page_lists_what_a_selection_recorded_and_compared_by_names(selected: Report) -> None:
-    [group] = [one for one in selected.settings if one.section == "select"]
-    assert dict(group.recorded) == {
-        "chosen learning rate": "differs: 0.002; 0.004",
-        "mean validation loss at learning rate 0.001": "1",
-        "mean validation loss at learning rate 0.002": "1",
-        "mean validation loss at learning rate 0.004": "1",
-    }
     page = render_html(selected).replace("<wbr>", "")
+    for rate in BEST.values():
+        assert f"chosen learning rate: {rate}" in page
+    for rate in RATES:
+        assert f"mean validation loss at learning rate {rate}: 1.0" in page
     first = next(r.stage for r in selected.stages if isinstance(r.stage.spec, Select))
     labels = {result.stage.key: result.stage.label for result in selected.stages}
     assert len(first.parents) == len(RATES) * 3
