@@ -135,7 +135,7 @@ class StageSearcher(Searcher):
                 self._reruns[key] = f"{self._stages[key].label}: {died}, and another one went on"
 
     def states(self) -> dict[str, StageState]:
-        """Return a copy of every stage's state in this run, by key."""
+        """Return a copy of every stage's state in this run, by key (for controller.py's end)."""
         with self._lock:
             return dict(self._states)
 

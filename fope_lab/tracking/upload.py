@@ -74,7 +74,7 @@ class Upload:
             experiment.settled, experiment.outline = {}, outline
 
     def stage(self, stage: StageOutline) -> None:
-        """Bring the run of a stage up to date, if the stage was ever started."""
+        """Bring the run of a stage up to date, if it was ever started (for Tracker.project)."""
         settled = self._experiment.settled
         folder = self._store.folder(stage.kind, stage.key)
         known, mark = settled.get(stage.key), _mark(folder.paths.done)

@@ -197,7 +197,7 @@ def seed_notes(cells: Sequence[Cell]) -> list[str]:
 
 def report_tables(report: Report) -> tuple[Table, ...]:
     """The tables of the metrics, those of models before and after a change, and those over a
-    setting of a training."""
+    setting of a training: for documents.py (HTML, Markdown, LaTeX) and terminal.py."""
     return (
         *build_tables(report),
         *map(before_after_table, report.before_after),

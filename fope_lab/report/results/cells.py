@@ -5,7 +5,8 @@ on every axis and differ only in their seed. Its interval is Student's t interva
 mean ± t(0.975, n − 1) · s / √n, where s is the sample standard deviation. The interval covers the
 variation between seeds, not the sampling error of a finite evaluation, which each value carries if
 the evaluation gave it. A single seed has no interval. If a value is not finite, the cell has no
-mean and no interval, and keeps all its values.
+mean and no interval, and keeps all its values. report/build.py has the stages read, then the cells
+built.
 """
 
 from __future__ import annotations
