@@ -20,7 +20,7 @@ test: $(INSTALLED)  ## everything but what is killed, starved or damaged, in two
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not faults" \
 		--numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-faults: $(INSTALLED)  ## kills, starves, silences and damages for real
+faults: $(INSTALLED)  ## kills, starves and damages for real
 	# In three processes, since the tests wait a lot.
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m faults tests/faults \
 		--numprocesses 3 --dist loadfile --no-loadscope-reorder

@@ -25,8 +25,6 @@ from fope_lab.tracking.client import Patience
 from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.tracker import Tracker, TrackingThread
 
-pytestmark = pytest.mark.faults
-
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +95,7 @@ def test_a_locked_database_costs_the_end_of_a_run_one_line_and_sync_then_sends_t
     assert "is locked by another process. Run `fope-lab sync --store" in line
     assert capfd.readouterr().err == ""
     assert main(["sync", "--store", str(scene.store.root)]) == 0
-    assert capfd.readouterr().out == "up to date: first, second\n"
+    assert capfd.readouterr().out == "up to date: first, second\n", output.getvalue()
     for name in names:
         kinds = [run.data.tags["kind"] for run in scene.runs(name)]
         assert kinds.count("summary") == 1
