@@ -16,11 +16,13 @@ from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.planning.schedule import Machines, WallTime, wall_time
 from fope_lab.store.root import Store
 from fope_lab.store.state import StageState, Status
-from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import ACTIONS, Plan, action
 
 TO_DO = ("run", "resume", "if needed")
 """What `plan --json` says of stages that are left to do, at most."""
+SAVED = ("tokens", "flops", "seconds", "gpu_hours", "cost")
+"""The sums that a plan reports for stages that are shared."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,14 @@ class PlanEstimate:
         `parents` holds keys, or the folder of a checkpoint, by role. `memory` is the most bytes
         that a worker needs at once. Unknown numbers are null, and `unknown` counts the stages
         without a time. Totals are of what is left to do, `least` of what a run starts whatever
-        seeds its results ask for.
+        seeds its results ask for. With several sweeps, `sweeps` says what each requests.
         """
-        return {"stages": [self._row(stage) for stage in self.stages], "totals": self.totals()}
+        sweeps = [self._of_plan(plan) for plan in self.plans] if len(self.plans) > 1 else []
+        return {
+            "stages": [self._row(stage) for stage in self.stages],
+            "totals": self.totals(),
+            **({"sweeps": sweeps} if sweeps else {}),
+        }
 
     def totals(self) -> dict[str, Any]:
         counts = Counter(action(self.states[stage.key]) for stage in self.stages)
@@ -59,6 +66,7 @@ class PlanEstimate:
             **self.sums(self.todo()),
             "least": {"stages": len(certain), **self.sums(certain)},
             "wall_seconds": {"bound": self.wall.bound, "scheduled": self.wall.scheduled},
+            **self.sharing(self.plans),
         }
 
     def waiting(self) -> tuple[Stage, ...]:
@@ -108,6 +116,35 @@ class PlanEstimate:
             "unknown": sum(one.seconds is None for one in forecasts),
         }
 
+    def sharing(self, plans: Sequence[Plan]) -> dict[str, Any]:
+        """How many stages `plans` request, finished ones too, and what running each once saves."""
+        by_key = {stage.key: stage for stage in self.stages}  # others may have other resources
+        requested = [by_key[stage.key] for plan in plans for stage in requested_stages(plan.sweep)]
+        once = {stage.key: stage for stage in requested}.values()
+        unshared, shared = self.sums(requested), self.sums(once)
+        saved = {
+            name: None if unshared[name] is None else unshared[name] - shared[name]
+            for name in SAVED
+        }
+        return {"asked": len(requested), "saved": {"stages": len(requested) - len(once), **saved}}
+
+    def shared(self, plan: Plan) -> list[Stage]:
+        """The stages of a plan that another plan has as well."""
+        others = {stage.key for one in self.plans if one is not plan for stage in one.sweep.stages}
+        return [stage for stage in plan.sweep.stages if stage.key in others]
+
+    def _of_plan(self, plan: Plan) -> dict[str, Any]:
+        shared = self.shared(plan)
+        sums = self.sums(shared)
+        return {
+            "name": plan.sweep.name,
+            "path": str(plan.sweep.path),
+            "stages": len(plan.sweep.stages),
+            **self.sharing([plan]),
+            "shared": {"stages": len(shared), **{name: sums[name] for name in SAVED}},
+            **self.sums(plan.sweep.stages),
+        }
+
     def _row(self, stage: Stage) -> dict[str, Any]:
         state, cost, forecast = self.states[stage.key], stage.cost, self.forecasts[stage.key]
         near = next((p.nearest[stage.key] for p in self.plans if stage.key in p.nearest), None)
@@ -130,6 +167,14 @@ class PlanEstimate:
             "estimate": forecast.source,
             "nearest": near and {"key": near.key, "differences": list(near.differences)},
         }
+
+
+def requested_stages(sweep: Sweep) -> list[Stage]:
+    """The stages that a file requests: one for each value of its axes and each seed, and stages of
+    other files and prepared data once."""
+    named = [stage for stages in sweep.by_section.values() for stage in stages]
+    known = {stage.key for stage in named}
+    return [*(stage for stage in sweep.stages if stage.key not in known), *named]
 
 
 def estimate_plans(

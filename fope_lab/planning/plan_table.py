@@ -157,10 +157,14 @@ def _shown(sums: dict[str, Any], column: str, show: Callable[[Any], str], todo: 
 
 
 def _of_sweep(estimate: PlanEstimate, plan: Plan) -> str:
-    others = {s.key for one in estimate.plans if one is not plan for s in one.sweep.stages}
-    shared = sum(stage.key in others for stage in plan.sweep.stages)
-    stages = counted(len(plan.sweep.stages))
-    return f"{plan.sweep.name} ({plan.sweep.path}): {stages}, {shared:,} in other sweeps too"
+    requested = estimate.sharing([plan])["asked"]
+    shared = estimate.shared(plan)
+    gpu = estimate.sums(shared)["gpu_hours"]
+    of_these = f" ({hours(gpu)} GPU-hours)" if gpu else ""
+    return (
+        f"{plan.sweep.name} ({plan.sweep.path}): {counted(requested)} requested, "
+        f"{len(plan.sweep.stages):,} unique, {len(shared):,} of them{of_these} in other sweeps too"
+    )
 
 
 def _totals(estimate: PlanEstimate) -> Iterable[str]:
@@ -186,6 +190,16 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
         yield (
             f"selection: {counted(len(candidates), 'candidate')} with {tokens:,} tokens in all, for"
             f" {counted(len(chosen), 'chosen model')}; the totals count what is to do of them"
+        )
+    saved = totals["saved"]
+    if saved["stages"]:
+        gpu = saved["gpu_hours"]
+        more = f", {hours(gpu)} GPU-hours" if gpu else ""
+        more += f", ${saved['cost']:,.2f}" if saved["cost"] else ""
+        yield (
+            f"sharing: {totals['asked']:,} requested, {totals['stages']:,} unique after sharing; "
+            f"saved: {counted(saved['stages'])}, {saved['tokens']:,} tokens, "
+            f"{saved['flops']:.2e} FLOPs{more}"
         )
     if totals["seconds"] is not None and estimate.todo():
         yield _time(estimate, totals)

@@ -222,10 +222,12 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
     known = [row["seconds"] for row in todo if row["seconds"] is not None]
     totals = content["totals"]
     assert totals.pop("wall_seconds")["bound"] > 0
+    assert totals.pop("saved")["stages"] == 0
     least = totals.pop("least")
     assert least == {name: totals[name] for name in least} | {"stages": len(todo)}
     assert totals == {
         "stages": len(rows),
+        "asked": len(rows),
         "cached": 1,
         "resume": 1,
         "run": len(rows) - 2,

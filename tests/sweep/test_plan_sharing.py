@@ -1,4 +1,4 @@
-"""What several sweeps cost together: what they share is counted once."""
+"""What several sweeps cost together: what they share is counted once, and what that saves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweep_files import PRETRAIN, changed, write
 
 from fope_lab.cli import main
 from fope_lab.config.devices import cores, device_named
-from fope_lab.planning.estimate import PlanEstimate, estimate_plans
+from fope_lab.planning.estimate import PlanEstimate, estimate_plans, requested_stages
 from fope_lab.planning.forecast import workload_of
 from fope_lab.planning.plan_table import MANY, print_plan
 from fope_lab.planning.schedule import Machines
@@ -56,15 +56,35 @@ def together(sweeps: list[Sweep], **options: Any) -> PlanEstimate:
 def test_equal_stages_of_two_sweeps_are_one(pair: list[Sweep]) -> None:
     """Each asks for 6 pretrainings, 6 passkeys and 1 prepare-data; 4, 4 and 1 are shared."""
     content = together(pair, device="a6000", price=2.0).as_json()
-    assert content["totals"]["stages"] == len(content["stages"]) == 17
-    assert content["totals"]["tokens"] == sum(row["tokens"] or 0 for row in content["stages"])
+    totals = content["totals"]
+    assert (totals["asked"], totals["stages"]) == (26, 17)
+    training, reading = (
+        next(row for row in content["stages"] if row["kind"] == kind)
+        for kind in ("pretrain", "passkey")
+    )
+    saved = totals["saved"]
+    assert saved["stages"] == 9
+    assert saved["tokens"] == 4 * (training["tokens"] + reading["tokens"])
+    assert saved["flops"] == pytest.approx(4 * (training["flops"] + reading["flops"]))
+    hours = 4 * (training["gpu_hours"] + reading["gpu_hours"])
+    assert saved["gpu_hours"] == pytest.approx(hours)
+    assert saved["cost"] == pytest.approx(2 * hours)
+    assert totals["tokens"] == sum(row["tokens"] or 0 for row in content["stages"])
+    for one in content["sweeps"]:
+        assert (one["asked"], one["stages"], one["shared"]["stages"]) == (13, 13, 9)
+        assert one["saved"]["stages"] == 0
+        assert one["shared"]["gpu_hours"] == pytest.approx(hours)
+    assert [one["name"] for one in content["sweeps"]] == ["one", "two"]
+    assert sum(one["tokens"] for one in content["sweeps"]) - saved["tokens"] == totals["tokens"]
 
 
 def test_equal_stages_of_one_sweep_are_one(tmp_path: Path) -> None:
     """A default that is spelt out in one cell asks for the same stage again."""
     embeddings = ["rope", {"type": "rope", "base": 10000}]
     found = together([sweep(tmp_path, "one", embeddings)]).as_json()  # type: ignore[list-item]
-    assert found["totals"]["stages"] == 5
+    assert (found["totals"]["asked"], found["totals"]["stages"]) == (9, 5)
+    assert found["totals"]["saved"]["stages"] == 4
+    assert "sweeps" not in found
 
 
 def test_what_a_file_asks_of_another_counts_once(tmp_path: Path) -> None:
@@ -76,8 +96,11 @@ def test_what_a_file_asks_of_another_counts_once(tmp_path: Path) -> None:
             | {"grid": {"pretrain.embedding": ["rope", "nope"]}, "seeds": [0, 1]},
         )
     )
+    names = [stage.section for stage in requested_stages(two)]
+    assert sorted(names) == ["passkey"] * 4 + ["prepare-data"] + ["pretrain"] * 4
+    totals = together([one, two]).as_json()["totals"]
     # The passkeys differ in resources alone, which are in no key.
-    assert together([one, two]).as_json()["totals"]["stages"] == 9
+    assert (totals["asked"], totals["stages"]) == (18, 9)
 
 
 def test_money_and_hours_follow_from_seconds(pair: list[Sweep]) -> None:
@@ -133,17 +156,15 @@ def test_the_command_takes_files_and_folders(
     store = ["--store", str(folder / "none")]
     assert main(["plan", str(folder), *store, "--json", "--device", "l4", "--price", "0.7"]) == 0
     of_folder = json.loads(capsys.readouterr().out)
-    assert of_folder["totals"]["stages"] == 17
+    assert [one["path"] for one in of_folder["sweeps"]] == [str(one.path) for one in pair]
+    assert of_folder["totals"]["asked"] == 26
     paths = [str(one.path) for one in pair]
     assert main(["plan", *paths, *store, "--json", "--device", "l4", "--price", "0.7"]) == 0
     assert json.loads(capsys.readouterr().out) == of_folder
     assert main(["plan", *paths, *store]) == 0
-    text = capsys.readouterr().out
-    for path, name in zip(paths, ("one", "two"), strict=True):
-        assert f"{name} ({path}): 13 stages, 9 in other sweeps too" in text
-    assert "one, two: 17 stages: " in text
+    assert "26 requested, 17 unique after sharing; saved: 9 stages" in capsys.readouterr().out
     assert main(["plan", *paths, str(folder), *paths, *store]) == 0  # each once
-    assert capsys.readouterr().out == text
+    assert "26 requested, 17 unique after sharing; saved: 9 stages" in capsys.readouterr().out
     assert not (folder / "none").exists()
 
 
@@ -191,7 +212,8 @@ def test_many_stages_are_grouped_by_name(tmp_path: Path, pair: list[Sweep]) -> N
     assert any("--all lists every stage" in line for line in lines)
     for name in ("large", "one", "two"):
         assert any(line.startswith(f"{name} (") for line in lines)
-    assert any(line.startswith(f"large, one, two: {17 + 88} stages: ") for line in lines)
+    [sharing] = [line for line in lines if line.startswith("sharing: ")]
+    assert f"{13 + 13 + 89} requested, {17 + 88} unique after sharing; saved: 10 stages" in sharing
     every = printed(found, every=True)
     assert sum(line.startswith("pretrain[") for line in every) == 44 + 12
     assert not any("--all" in line for line in every)
