@@ -96,7 +96,8 @@ def run_stages(
     say: Say = lambda line: None,
     needed: Callable[[Mapping[str, StageState]], dict[str, StageState]] = dict,
 ) -> Mapping[str, StageState]:
-    """Run every stage that is not done in the store; returns the state of each stage by key.
+    """Run every stage that is not done in the store; returns the state of each stage by key, which
+    run_sweeps.py prints.
 
     `stages` has parents before children. `seconds` has the plan's forecast of each stage by key:
     the order and the back-filling follow from it. `sweeps` are the names by which `fope-lab stop`

@@ -77,7 +77,7 @@ class Report:
     provenance: Mapping[str, str]
     stages: tuple[StageResult, ...]
     cells: tuple[Cell, ...]
-    table_groups: tuple[MetricGroup, ...]
+    table_groups: tuple[MetricGroup, ...]  # drawn by render/tables.py
     figure_groups: tuple[MetricGroup, ...]
     before_after: tuple[BeforeAfter, ...]
     training_curves: tuple[TrainingCurves, ...]

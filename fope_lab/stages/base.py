@@ -188,7 +188,7 @@ class StageConfig(Options, ABC):
         return None
 
     def with_smaller_batches(self) -> Iterator[tuple[str, StageConfig]]:
-        """Changes by which a model reads less at once, the gentlest first: in words, and made."""
+        """Yield this stage with smaller batches, the largest first, each after its words."""
         yield from ()
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:

@@ -71,17 +71,19 @@ def _scale(name: Any) -> dict[str, Any]:
     return {k: v for k, v in fields if k not in following or v != following[k]}
 
 
+SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {}
+"""The JSON Schemas of the parts that `section` declares, by name."""
+
+
 def section(
     name: str, parse: Callable[[Any, Path], Any], schema: Callable[[], dict[str, Any]]
 ) -> Parsed:
-    """What several kinds of stages parse alike. Their JSON Schemas refer to the section's by its
-    name, which sweep/schema.py writes once."""
+    """A part that several kinds of stages share. Their JSON Schemas refer to its own by `name`;
+    sweep/schema.py writes it once."""
     SECTIONS[name] = schema
     return Parsed(parse, functools.partial(dict, section=name))
 
 
-SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {}
-"""The JSON Schemas of the sections by name."""
 EmbeddingSection = Annotated[
     Embedding,
     section("embedding", lambda value, _: parse_embedding(value, at=()), EMBEDDINGS.json_schema),
