@@ -95,7 +95,8 @@ def print_problems(
 ) -> None:
     """Print why stages failed or can't go on, each cause once, and how many stages they block.
 
-    Of each status, the first `most` causes are printed, and the others counted.
+    Of each status, the first `most` causes are printed, and the others counted. While a run goes
+    on, live_view.py draws the same causes.
     """
     found = causes(stages, states, store)
     for status in PROBLEMS:

@@ -37,7 +37,7 @@ STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes(
     "fope_lab.stages", "fope_lab.evaluation", skip=("context",)
 )
 """Every kind of stage by name: trainings are in training.py beside this file, what prepares data in
-internal.py, and each evaluation in a file of its own. All are imported when first asked for."""
+internal.py, and evaluations in fope_lab/evaluation. All are imported when first asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
