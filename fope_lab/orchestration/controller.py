@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 from ray import tune
 
@@ -48,6 +49,9 @@ from fope_lab.sweep.plan import modules_of
 
 CLUSTER_LOOKAHEAD = Lookahead(stages=64, groups=4)
 """On a cluster that may grow: its autoscaler sees what waits."""
+
+TOO_SLOW = "timed out during startup"
+"""What Ray says of a start that it has given up."""
 
 
 class ResourcesError(UserError):
@@ -200,17 +204,10 @@ def _ray(address: str, scratch: Path, interruption: Interruption) -> Iterator[No
     logging.getLogger("ray.tune.execution.experiment_state").setLevel(logging.CRITICAL)
     logging.getLogger("ray.tune.execution.tune_controller").addFilter(_not_a_death)
     os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
-    local: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {}
     try:
         try:
             with ray_starting(interruption):
-                context = ray.init(
-                    address=address,
-                    logging_level="ERROR",
-                    log_to_driver=False,
-                    runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}},
-                    **local,
-                )
+                context = _started(address, interruption)
         except Exception as error:  # Ray raises plain ones, too
             where = "here" if address == LOCAL else f"at {address}"
             raise ClusterError(f"no Ray cluster {where}: {first_line(error)}") from error
@@ -219,6 +216,31 @@ def _ray(address: str, scratch: Path, interruption: Interruption) -> Iterator[No
         yield
     finally:
         ray.shutdown()
+
+
+def _started(address: str, interruption: Interruption) -> Any:
+    """What `ray.init` returns. On a busy machine, a Ray of our own may need a second start: Ray
+    gives a start up after 30 s, which is no setting of it."""
+    environment = {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}
+    own = {"include_dashboard": False} if address == LOCAL else {}
+    before, tries = psutil.Process().children(recursive=True), 2 if own else 1
+    while True:
+        tries -= 1
+        try:
+            return ray.init(
+                address=address,
+                logging_level="ERROR",
+                log_to_driver=False,
+                runtime_env={"env_vars": environment},
+                **own,
+            )
+        except Exception as error:
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if process not in before:
+                        process.kill()  # else they go on after this process
+            if not tries or TOO_SLOW not in str(error) or interruption.noted:
+                raise
 
 
 def _not_a_death(record: logging.LogRecord) -> bool:

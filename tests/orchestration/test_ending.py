@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fope_lab.orchestration import ending
+from fope_lab.orchestration import controller, ending
 from fope_lab.orchestration.ending import Interruption, LastCheckpoints, signals_interrupt
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.lease import StopRequest
@@ -159,3 +160,30 @@ def test_after_it_signals_interrupt_as_before() -> None:
             pass
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGHUP)
+
+
+@pytest.mark.parametrize(("slow", "starts"), [(1, 2), (2, 2)])
+def test_on_a_busy_machine_ray_is_started_once_more(
+    slow: int, starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what a start leaves that Ray has given up is ended."""
+    left: list[subprocess.Popen[bytes]] = []
+
+    def init(**options: object) -> str:
+        left.append(subprocess.Popen(["sleep", "60"]))
+        if len(left) <= slow:
+            raise Exception("The current node timed out during startup. This could happen …")
+        return "context"
+
+    monkeypatch.setattr(controller.ray, "init", init)
+    if slow < starts:
+        assert controller._started("local", Interruption()) == "context"
+    else:
+        with pytest.raises(Exception, match="timed out during startup"):
+            controller._started("local", Interruption())
+    assert len(left) == starts
+    assert [process.wait(10) for process in left[:slow]] == [-9] * slow
+    for process in left[slow:]:
+        assert process.poll() is None
+        process.kill()
+        process.wait()
