@@ -72,7 +72,7 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-def wait(condition: Callable[[], object], what: str, seconds: float = 90) -> None:
+def wait(condition: Callable[[], object], what: str, seconds: float = 240) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, f"{what}: not within {seconds} s"
