@@ -49,7 +49,6 @@ from fope_lab.sweep.plan import modules_of
 
 CLUSTER_LOOKAHEAD = Lookahead(stages=64, groups=4)
 """On a cluster that may grow: its autoscaler sees what waits."""
-
 TOO_SLOW = "timed out during startup"
 """What Ray says of a start that it has given up."""
 
@@ -219,11 +218,12 @@ def _ray(address: str, scratch: Path, interruption: Interruption) -> Iterator[No
 
 
 def _started(address: str, interruption: Interruption) -> Any:
-    """What `ray.init` returns. On a busy machine, a Ray of our own may need a second start: Ray
-    gives a start up after 30 s, which is no setting of it."""
+    """Start or join Ray, and return what `ray.init` returns. Ray gives up a start after a fixed
+    30 s, which a busy machine may exceed; so a Ray of our own gets a second try."""
     environment = {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}
     own = {"include_dashboard": False} if address == LOCAL else {}
-    before, tries = psutil.Process().children(recursive=True), 2 if own else 1
+    before = psutil.Process().children(recursive=True)
+    tries = 2 if own else 1
     while True:
         tries -= 1
         try:
@@ -238,7 +238,7 @@ def _started(address: str, interruption: Interruption) -> Any:
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     if process not in before:
-                        process.kill()  # else they go on after this process
+                        process.kill()  # what a failed start leaves would outlive this process
             if not tries or TOO_SLOW not in str(error) or interruption.noted:
                 raise
 

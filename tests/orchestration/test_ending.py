@@ -163,10 +163,10 @@ def test_after_it_signals_interrupt_as_before() -> None:
 
 
 @pytest.mark.parametrize(("slow", "starts"), [(1, 2), (2, 2)])
-def test_on_a_busy_machine_ray_is_started_once_more(
+def test_a_start_of_ray_that_took_too_long_is_tried_once_more(
     slow: int, starts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what a start leaves that Ray has given up is ended."""
+    """The processes that the failed start left are killed."""
     left: list[subprocess.Popen[bytes]] = []
 
     def init(**options: object) -> str:
