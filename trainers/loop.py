@@ -78,7 +78,7 @@ def train(
     workers: WorkerGroup | None = None,
     peak: float | None = None,
 ) -> dict[str, Any]:
-    """Train `model` on `device` to the end and save the stage's final checkpoint.
+    """Train `model` on `device` to the end and save the stage's final checkpoint, for stage.py.
 
     If `writer` resumes from a checkpoint, the model must hold that checkpoint's weights. Settings
     with `validate_every` need `held_out`. All workers of a group call this, with a writer each.

@@ -181,7 +181,8 @@ def run(
     parents: Mapping[str, Path],
     workers: WorkerGroup | None = None,
 ) -> dict[str, Any]:
-    """Train to the end, from the stage's start or from the checkpoint that the attempt resumes.
+    """Train to the end, from the stage's start or from the checkpoint that the attempt resumes: the
+    entry point of every training, which its trial calls (orchestration/trial.py).
 
     `parents` holds the checkpoint folders of the stage's parents by role (config/roles.py). Every
     checkpoint gets a copy of the tokenizer. Returns what result.json says. Raises

@@ -104,7 +104,8 @@ def build_report(
     links: RunLinks = RunLinks(),
     seconds: StageSeconds | None = None,
 ) -> Report:
-    """Read the stages of `sweep` from `store`, and aggregate and compare their results.
+    """Read the stages of `sweep` from `store`, and aggregate and compare their results, for
+    orchestration/run_sweeps.py.
 
     `provenance` (versions, commit, places) and `links` are shown unchanged. `seconds` says how long
     stages take, to price the seeds that would decide a claim.
