@@ -1,112 +1,194 @@
-"""Overhead of the controller: a sweep through it, compared to the same stages as subprocesses.
+"""Overhead of the controller: stages that only rest, through it and through plain Ray Tune.
 
-    python benchmarks/controller.py [SWEEP.yaml] [--at-once 2]
+    python benchmarks/controller.py [--stages 300 1000 5000] [--slots 2 64] [--seconds 0 1 10]
 
-Both sides run the same stages from empty stores on the same machine. The plain side starts a fresh
-process for each stage, `--at-once` at a time, longest remaining path first according to the times
-that the controller's side measured: the best order that can be known. The output is the wall times,
-their ratio, and the share of the wall time that the cores were busy (from the processor times of
-the whole machine, so nothing else should be running).
+For each number of slots, a Ray of its own pretends to have as many CPUs. `fope-lab run` runs a
+sweep of stages that rest for some seconds and leave an empty result, and beside it plain Ray Tune
+runs as many independent trials that rest as long, with the same settings of Ray. The store says
+when each stage began and ended, and in which process. The output is, for each side, the wall time
+of a stage, the share of the slots' time in which a stage was at work, how many processes did the
+work and when the last of them began, and the driver's processor time and greatest memory. Nothing
+else should be running.
+
+This file is also the plug-in that the sweep names: it defines the kind of stage `rest`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import psutil
-
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE
-from fope_lab.planning.schedule import remaining_path
+from fope_lab.orchestration.cluster_address import LOCAL
+from fope_lab.stages.base import StageConfig
+from fope_lab.stages.metric import ResultRecord
 from fope_lab.store.root import Store
-from fope_lab.sweep import load_sweep
-from fope_lab.sweep.graph import Stage
+from fope_lab.store.writer import RunWriter
 
-ONE_STAGE = """
-import pickle, sys
-from fope_lab.orchestration.trial import run_until_ended
-from fope_lab.store.root import Store
-config, stages, root = pickle.load(open(sys.argv[1], "rb"))
-state = run_until_ended(config, stages, Store.create(root))
-sys.exit(not state.is_done)
+SWEEP = """\
+name: rest
+description: Stages that only rest.
+plugins: [{plugin}]
+stages:
+  rest: {{kind: rest, seconds: {seconds}, number: 0}}
+grid:
+  rest.number: [{numbers}]
+"""
+PLAIN = """
+import json, os, sys, time
+from fope_lab.orchestration.cluster_address import prepare_environment
+stages, seconds, address = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+prepare_environment(address)
+import ray
+from ray import tune
+ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+def rest(config):
+    began = time.time()
+    time.sleep(seconds)
+    tune.report({"began": began, "ended": time.time(), "process": os.getpid()})
+started = time.time()
+found = tune.Tuner(
+    tune.with_resources(rest, {"cpu": 1}),
+    param_space={"number": tune.grid_search(list(range(stages)))},
+    tune_config=tune.TuneConfig(reuse_actors=True),
+    run_config=tune.RunConfig(storage_path=sys.argv[4], verbose=0),
+).fit()
+names = ("began", "ended", "process")
+json.dump([[one.metrics[name] for name in names] for one in found], open(sys.argv[5], "w"))
+ray.shutdown()
 """
 
 
-def measured(work: Callable[[], None]) -> tuple[float, float]:
-    """Return the wall seconds of `work`, and the share of all cores' time that was not idle."""
+@dataclass(frozen=True, kw_only=True)
+class Rest(StageConfig, kind="rest"):
+    """Do nothing for some seconds."""
 
-    def idle() -> float:
-        times = psutil.cpu_times()
-        return float(times.idle + getattr(times, "iowait", 0.0))
+    version = 1
+    entry_point = f"{__name__}:rest"
 
-    before, started = idle(), time.monotonic()
-    work()
-    wall = time.monotonic() - started
-    return wall, 1 - (idle() - before) / (wall * (os.cpu_count() or 1))
+    seconds: float
+    number: int
 
-
-def through_controller(sweep: Path, store: Path) -> None:
-    """Run `fope-lab run` completely: reading, Ray, stages, MLflow and report."""
-    command = [sys.executable, "-m", "fope_lab.cli", "run", str(sweep), "--store", str(store)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    def stands_alone(self) -> bool:
+        """It needs no model."""
+        return True
 
 
-def as_subprocesses(
-    stages: tuple[Stage, ...], store: Store, seconds: dict[str, float], at_once: int
-) -> None:
-    """Run each stage in a process of its own, without Ray, MLflow and report."""
-    urgency = remaining_path(stages, seconds)
-    waiting = sorted(stages, key=lambda stage: urgency[stage.key], reverse=True)
-    by_key = {stage.key: stage for stage in stages}
-    running: dict[str, subprocess.Popen[bytes]] = {}
-    done: set[str] = set()
+def rest(config: Rest, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
+    """Do nothing for some seconds; the work of a stage."""
+    time.sleep(config.seconds)
+    return ResultRecord().as_json()
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one side took; each of `work` is when a stage began and ended, and its process."""
+
+    wall: float
+    processor: float
+    memory: int
+    work: Sequence[tuple[float, float, int]]
+
+    def row(self, name: str, slots: int) -> str:
+        """A line of the table. A slot's time begins when its process begins its first stage."""
+        began, ended = min(one[0] for one in self.work), max(one[1] for one in self.work)
+        firsts = sorted(
+            min(one[0] for one in self.work if one[2] == process)
+            for process in {one[2] for one in self.work}
+        )
+        there = sum(ended - first for first in firsts[:slots])
+        busy = sum(end - begin for begin, end, _ in self.work) / there
+        each = 1000 / len(self.work)
+        return (
+            f"  {name:<12} {(ended - began) * each:8.1f} ms a stage   {busy:6.1%} busy  "
+            f" {len(firsts):4} processes in {firsts[-1] - began:5.1f} s   driver: "
+            f"{self.processor * each:6.1f} ms a stage, {self.memory / 1e6:6,.0f} MB   "
+            f"(all: {self.wall:,.1f} s)"
+        )
+
+
+def watched(command: Sequence[str]) -> tuple[float, float, int]:
+    """Run a command; returns its wall and processor seconds, and its greatest memory in bytes."""
+    started = time.monotonic()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory() as folder:
-        while waiting or running:
-            for stage in [s for s in waiting if set(s.parents.values()) <= done]:
-                if len(running) < at_once:
-                    waiting.remove(stage)
-                    request = Path(folder) / stage.key
-                    config = {KEY: stage.key, OWNER: "benchmark", SUPERSEDE: None}
-                    arguments = (config, by_key, str(store.root))
-                    request.write_bytes(pickle.dumps(arguments))
-                    command = [sys.executable, "-c", ONE_STAGE, str(request)]
-                    running[stage.key] = subprocess.Popen(command, env=environment)
-            time.sleep(0.01)
-            for key in [key for key, process in running.items() if process.poll() is not None]:
-                if running.pop(key).returncode:
-                    sys.exit(f"stage {key} failed; see its log.txt in {store.root}")
-                done.add(key)
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{' '.join(command[:4])} … ended with {os.waitstatus_to_exitcode(status)}")
+    seconds = usage.ru_utime + usage.ru_stime
+    return time.monotonic() - started, seconds, usage.ru_maxrss * 1024
+
+
+def through_controller(stages: int, seconds: float, address: str, folder: Path) -> Side:
+    """Run a sweep of so many stages, from an empty store."""
+    path, root = folder / "rest.yaml", folder / "store"
+    numbers = ", ".join(map(str, range(stages)))
+    path.write_text(SWEEP.format(plugin=Path(__file__), seconds=seconds, numbers=numbers))
+    command = [sys.executable, "-m", "fope_lab.cli", "run", str(path), "--store", str(root)]
+    found = watched([*command, "--address", address])
+    work = []
+    for stage in Store(root).folders():
+        attempt = stage.attempts.newest()
+        assert attempt is not None
+        assert attempt.end is not None
+        began, ended = attempt.details["started"], attempt.end["time"]
+        work.append((began, ended, int(attempt.details["pid"])))
+    return Side(*found, work)
+
+
+def through_tune(stages: int, seconds: float, address: str, folder: Path) -> Side:
+    """Run as many independent trials of plain Ray Tune."""
+    results = folder / "work.json"
+    given = (stages, seconds, address, folder / "tune", results)
+    found = watched([sys.executable, "-c", PLAIN, *map(str, given)])
+    return Side(*found, [(b, e, int(p)) for b, e, p in json.loads(results.read_text())])
 
 
 def main() -> None:
-    """Measure both sides and print the result."""
+    """Measure both sides of each case and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("sweep", nargs="?", type=Path, default=Path("sweeps/quickstart.yaml"))
-    parser.add_argument("--at-once", type=int, default=os.cpu_count())
+    parser.add_argument("--stages", type=int, nargs="+", default=[300, 1000, 5000])
+    parser.add_argument("--slots", type=int, nargs="+", default=[2, 64])
+    parser.add_argument("--seconds", type=float, nargs="+", default=[0.0, 10.0])
+    parser.add_argument("--without-tune", action="store_true")
     options = parser.parse_args()
-    stages = load_sweep(options.sweep).stages
-    with tempfile.TemporaryDirectory() as folder:
-        store = Path(folder) / "controller"
-        print(f"{options.sweep}: {len(stages)} stages, through the controller …", flush=True)
-        wall, busy = measured(lambda: through_controller(options.sweep, store))
-        print(f"  {wall:.1f} s, cores busy {busy:.1%}", flush=True)
-        taken = {s.key: Store(store).folder(s.kind, s.key).time_taken() for s in stages}
-        seconds = {key: 0.0 if one is None else one.seconds for key, one in taken.items()}
-        plain = Store(Path(folder) / "plain")
-        print(f"as plain subprocesses, {options.at_once} at a time …", flush=True)
-        plain_wall, plain_busy = measured(
-            lambda: as_subprocesses(stages, plain, seconds, options.at_once)
-        )
-        print(f"  {plain_wall:.1f} s, cores busy {plain_busy:.1%}")
-        print(f"ratio of wall times, controller to plain: {wall / plain_wall:.3f}")
+    for slots in options.slots:
+        for seconds in options.seconds:
+            for stages in options.stages:
+                print(f"{stages:,} stages of {seconds:g} s on {slots} slots", flush=True)
+                folder = tempfile.TemporaryDirectory(prefix="controller-")
+                with folder as name, ray_with(slots) as address:
+                    side = through_controller(stages, seconds, address, Path(name))
+                    print(side.row("controller", slots), flush=True)
+                    if not options.without_tune:
+                        side = through_tune(stages, seconds, address, Path(name))
+                        print(side.row("plain Tune", slots), flush=True)
+
+
+@contextlib.contextmanager
+def ray_with(slots: int) -> Iterator[str]:
+    """The address of a Ray with so many CPUs, which it may only pretend to have."""
+    if slots == os.cpu_count():
+        yield LOCAL
+        return
+    ray = str(Path(sys.executable).with_name("ray"))
+    command = [ray, "start", "--head", "--port=6399", f"--num-cpus={slots}"]
+    command += ["--include-dashboard=false", "--disable-usage-stats"]
+    environment = {**os.environ, "RAY_prestart_worker_first_driver": "0"}
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    try:
+        yield "127.0.0.1:6399"
+    finally:
+        subprocess.run([ray, "stop"], check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from disturbed import content
 from ray.tune.search import Searcher
 
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.trial import KEY, REASON, STATUS, run_until_ended
+from fope_lab.orchestration.trial import REASON, STATUS, Order, run_until_ended
 from fope_lab.planning.schedule import Capacity, Demand, Lookahead
 from fope_lab.store.folder import StageFolder
 from fope_lab.store.lease import LeaseObserver
@@ -76,19 +76,22 @@ def run(stages: list[Stage], store: Store) -> None:
     seconds = dict.fromkeys((stage.key for stage in stages), 1.0)
     demands = {key: Demand({"CPU": 1}, 1.0, 1) for key in seconds}
     capacity = Capacity(demands, lambda: {"CPU": 1}, Lookahead(), time.monotonic)
-    searcher = StageSearcher(stages, store, f"driver-{time.monotonic_ns()}", capacity, seconds)
+    orders: dict[str, Order | None] = {}
+    owner, give = f"driver-{time.monotonic_ns()}", orders.__setitem__
+    searcher = StageSearcher(stages, store, owner, capacity, seconds, give)
     searcher._observer = LeaseObserver(seconds=1.0)  # nobody else is alive
-    by_key = {stage.key: stage for stage in stages}
-    for number in range(100):
-        config: Any = searcher.suggest(str(number))
+    for slot in map(str, range(100)):
+        config = searcher.suggest(slot)
         if config == Searcher.FINISHED:
             break
         if config is None:  # it watches the lease of an attempt whose record is damaged
             time.sleep(0.5)
             continue
-        wanted = [config[KEY], *by_key[config[KEY]].parents.values()]
-        state = run_until_ended(config, {key: by_key[key] for key in wanted}, store)
-        searcher.on_trial_complete(str(number), {STATUS: str(state.status), REASON: state.reason})
+        searcher.on_trial_start(slot)
+        while (order := orders[slot]) is not None:
+            state = run_until_ended(order, store)
+            searcher.on_trial_result(slot, {STATUS: str(state.status), REASON: state.reason})
+        searcher.on_trial_complete(slot)
 
 
 def interrupt_training(stages: list[Stage], store: Store) -> None:

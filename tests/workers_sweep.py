@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
+from fope_lab.orchestration.trial import Order, run_until_ended
 from fope_lab.stages.base import Resources
 from fope_lab.store.folder import StageFolder
 from fope_lab.store.root import Store
@@ -22,8 +22,7 @@ def alone(stage: Stage, stages: Iterable[Stage], store: Store, root: Path) -> St
     shutil.copytree(store.root / "prepare-data", root / "prepare-data", dirs_exist_ok=True)
     spec = dataclasses.replace(stage.spec, resources=Resources())
     by_key = {one.key: one for one in stages} | {stage.key: dataclasses.replace(stage, spec=spec)}
-    config = {KEY: stage.key, OWNER: "test", SUPERSEDE: None}
-    assert run_until_ended(config, by_key, other).is_done
+    assert run_until_ended(Order(stage.key, by_key, "test"), other).is_done
     return other.folder(stage.kind, stage.key)
 
 

@@ -35,8 +35,16 @@ RESERVED = ".reserved"
 """The suffix of files with the placement group of an attempt's workers, for the next to free."""
 
 
+NODE_LOST = "its node has died"
+"""What Ray says of a process whose whole node is gone."""
+
+
 class WorkersLostError(RuntimeError):
     """Workers died or could not be reached. The stage can resume from its last checkpoint."""
+
+    def __init__(self, text: str, *, lost_node: bool = False) -> None:
+        super().__init__(text)
+        self.lost_node = lost_node
 
 
 class WorkFailedError(Exception):
@@ -74,8 +82,7 @@ def run_workers(
     from ray.train.torch import TorchConfig, TorchTrainer
 
     on_gpus = spec.resources.gpus > 0
-    folder = scratch / f"{spec.kind}-{attempt.writer.paths.key}"
-    _free_reservations(folder)
+    folder = free_reservations(spec.kind, attempt.writer.paths.key, scratch)
     size = spec.resources.size
     if is_retry:
         size = _available_size(spec.resources, sizes_to_go_on(spec))
@@ -191,14 +198,21 @@ def _work(
     return result, writer.newest, execution
 
 
-def _free_reservations(folder: Path) -> None:
-    """Free what earlier attempts had reserved: Ray Train does not if its caller died, without a
-    dashboard."""
+def free_reservations(kind: str, key: str, scratch: Path) -> Path:
+    """Free what earlier attempts at a stage had reserved: Ray Train does not if its caller died,
+    without a dashboard. Returns the stage's folder in `scratch`."""
     from ray.util.placement_group import remove_placement_group
 
+    folder = scratch / f"{kind}-{key}"
     for path in folder.glob(f"*{RESERVED}"):
         remove_placement_group(pickle.loads(path.read_bytes()))
         path.unlink()
+    return folder
+
+
+def is_lost_node(error: BaseException | None) -> bool:
+    """Whether an error of Ray says that a process is gone because its node is."""
+    return bool(getattr(error, "preempted", False)) or NODE_LOST in str(error)
 
 
 def _cause(error: Exception) -> Exception:
@@ -217,4 +231,5 @@ def _cause(error: Exception) -> Exception:
     gone = {rank: e for rank, e in failures.items() if not is_lost_peer(e)} or failures
     texts = {rank: str(getattr(e, "health_check_failure", e)) for rank, e in gone.items()}
     reasons = "; ".join(f"{rank}: {' '.join(text.split())[:1000]}" for rank, text in texts.items())
-    return WorkersLostError(f"lost workers, by number: {reasons}")
+    lost_node = any(map(is_lost_node, gone.values())) or any(NODE_LOST in t for t in texts.values())
+    return WorkersLostError(f"lost workers, by number: {reasons}", lost_node=lost_node)

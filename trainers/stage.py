@@ -182,7 +182,7 @@ def run(
     workers: WorkerGroup | None = None,
 ) -> dict[str, Any]:
     """Train to the end, from the stage's start or from the checkpoint that the attempt resumes: the
-    entry point of every training, which its trial calls (orchestration/trial.py).
+    entry point of every training, which its slot calls (orchestration/trial.py).
 
     `parents` holds the checkpoint folders of the stage's parents by role (config/roles.py). Every
     checkpoint gets a copy of the tokenizer. Returns what result.json says. Raises

@@ -45,6 +45,10 @@ class AnalysisStage(Evaluation, kind="analysis"):
         """Whether the analysis looks at no model."""
         return self.from_ is None
 
+    def tells_progress(self) -> bool:
+        """Those that look at a model do, as they read a text or go through its layers."""
+        return self.analysis.needs != "nothing"
+
     def corpora(self) -> Mapping[str, Corpus]:
         """The text, where the analysis reads one."""
         return {} if self.corpus is None else {"corpus": self.corpus}

@@ -63,6 +63,9 @@ class ModelEvaluation(Evaluation, ChildConfig):
         PositiveInt, Doc("The most tokens that the model reads at once. It changes no number.")
     ] = 16_384
 
+    def tells_progress(self) -> bool:
+        return True
+
     def largest_batches(self) -> Iterable[ForwardPass] | None:
         longest = self.max_sequence_length()
         if longest is None:

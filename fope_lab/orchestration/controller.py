@@ -1,8 +1,8 @@
 """The controller: one `Tuner.fit()` over the union of the graphs of all sweeps given.
 
-Tune asks StageSearcher.suggest for a stage that is ready, and has a trial do it by run_stage
-(trial.py), which calls the entry point of the stage's kind, such as trainers.stage:run. What
-run_stage reports goes to StageSearcher.on_trial_complete.
+Tune asks StageSearcher.suggest for slots. Each is a trial that does one stage after another by
+run_slot (trial.py), which calls the entry point of the stage's kind, such as trainers.stage:run.
+What run_slot reports goes to StageSearcher.on_trial_result, which gives the slot its next stage.
 
 To resume is to run again: unfinished stages go on from their last checkpoints. `Tuner.restore`
 would go back to states older than the store's. This imports ray: call prepare_environment before.
@@ -14,6 +14,7 @@ import contextlib
 import functools
 import logging
 import os
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,10 @@ from typing import Any
 import psutil
 import ray
 from ray import tune
+from ray.experimental import internal_kv
 
 from fope_lab.config.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.config.plugins import WithPlugins
-from fope_lab.config.problems import UserError
 from fope_lab.orchestration.cluster_address import LOCAL, RAY_DEFAULTS, ClusterError
 from fope_lab.orchestration.drivers import (
     note_session,
@@ -33,11 +34,22 @@ from fope_lab.orchestration.drivers import (
     stop_request,
 )
 from fope_lab.orchestration.ending import Interruption, LastCheckpoints, Say, ray_starting
+from fope_lab.orchestration.nodes import (
+    ReadRoom,
+    node_types,
+    placement,
+    require_nodes,
+    seldom,
+    this_machine,
+)
 from fope_lab.orchestration.ray_watch import GO_ON, ending_with_cluster, ending_with_own_ray
-from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, run_stage
-from fope_lab.planning.schedule import Amounts, Capacity, Demand, Lookahead, amounts
-from fope_lab.stages.base import Resources
+from fope_lab.orchestration.searcher import ReadWaits, StageSearcher
+from fope_lab.orchestration.trial import (
+    Order,
+    order_place,
+    run_slot,
+)
+from fope_lab.planning.schedule import Capacity, Demand, Lookahead, amounts
 from fope_lab.store.attempts import Ending, driver_name
 from fope_lab.store.checkout import Checkout
 from fope_lab.store.records import StoreError, first_line
@@ -46,6 +58,7 @@ from fope_lab.store.source import source_of
 from fope_lab.store.state import StageState
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import modules_of
+from trainers.distributed import free_reservations, is_lost_node
 
 CLUSTER_LOOKAHEAD = Lookahead(stages=64, groups=4)
 """On a cluster that may grow: its autoscaler sees what waits."""
@@ -53,38 +66,9 @@ TOO_SLOW = "timed out during startup"
 """What Ray says of a start that it has given up."""
 
 
-class ResourcesError(UserError):
-    """No node can ever hold a stage."""
-
-
-def placement(resources: Resources, driver: str) -> tune.PlacementGroupFactory:
-    """The placement group of a stage's trial; `driver` is the address of this process's node."""
-    if resources.size > 1:
-        # The workers have a group of their own (trainers/distributed.py). The trial only waits for
-        # them, beside the driver, since it must outlive their nodes.
-        return tune.PlacementGroupFactory([{f"node:{driver}": 0.001}])
-    return tune.PlacementGroupFactory([amounts(resources)])
-
-
-def require_nodes(stages: Sequence[Stage], available: Mapping[str, float]) -> None:
-    """Raises ResourcesError naming every stage that asks for more than this machine has."""
-    found = []
-    for stage in stages:
-        size = stage.spec.resources.size
-        of_workers = f" for its {size} workers" if size > 1 else ""
-        for name, amount in amounts(stage.spec.resources).items():
-            if amount > (there := available.get(name, 0)):
-                needs = f"{stage.label} needs {amount:g} {name}{of_workers}"
-                found.append(f"{needs}, this machine has {there:g}")
-    if found:
-        raise ResourcesError("\n".join(found))
-
-
 ReadStates = Callable[[], Mapping[str, StageState]]
 """Returns the state of every stage in this run, by key."""
-ReadRoom = Callable[[], Amounts]
-"""Returns what the cluster has of each resource."""
-Watch = Callable[[ReadStates, ReadRoom], contextlib.AbstractContextManager[None]]
+Watch = Callable[[ReadStates, ReadRoom, ReadWaits], contextlib.AbstractContextManager[None]]
 """A context for the length of the run."""
 
 
@@ -94,10 +78,10 @@ def run_stages(
     seconds: Mapping[str, float],
     *,
     address: str = LOCAL,
-    watch: Watch = lambda read_states, read_room: contextlib.nullcontext(),
+    watch: Watch = lambda *read: contextlib.nullcontext(),
     sweeps: Sequence[str] = (),
     say: Say = lambda line: None,
-    needed: Callable[[Mapping[str, StageState]], dict[str, StageState]] = dict,
+    needed: Callable[[Mapping[str, StageState]], Mapping[str, StageState]] = lambda states: states,
 ) -> Mapping[str, StageState]:
     """Run every stage that is not done in the store; returns the state of each stage by key, which
     run_sweeps.py prints.
@@ -122,19 +106,18 @@ def run_stages(
     ):
         end.callback(free_leases)  # once more, when all processes are gone
         waiting = [s for s in stages if not store.folder(s.kind, s.key).is_done()]
-        lookahead = CLUSTER_LOOKAHEAD
-        if address == LOCAL:
-            require_nodes(waiting, ray.cluster_resources())
-            lookahead = Lookahead()
+        if types := this_machine() if address == LOCAL else node_types():
+            require_nodes(waiting, types)
+        lookahead = Lookahead() if address == LOCAL else CLUSTER_LOOKAHEAD
         # Tune has a limit of its own, above ours: Capacity decides.
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(CLUSTER_LOOKAHEAD.stages)
         demands = {
             key: Demand(amounts(stage.spec.resources), seconds[key], stage.spec.resources.size)
             for key, stage in by_key.items()
         }
-        capacity = Capacity(demands, ray.cluster_resources, lookahead)
+        capacity = Capacity(demands, seldom(ray.cluster_resources), lookahead)
         searcher = StageSearcher(
-            stages, store, owner, capacity, seconds, lambda: interruption.noted, needed
+            stages, store, owner, capacity, seconds, _give, lambda: interruption.noted, needed
         )
         request = stop_request(store, owner)
         ending = LastCheckpoints(interruption, request, searcher.states, by_key, store, owner, say)
@@ -147,33 +130,31 @@ def run_stages(
             ending_with_own_ray(clean_up) if address == LOCAL else ending_with_cluster()
         )
         # It ends when signals interrupt again, since it tells MLflow; leases are freed before that.
-        shown.enter_context(watch(searcher.states, ray.cluster_resources))
+        shown.enter_context(watch(searcher.states, ray.cluster_resources, searcher.waits))
         with contextlib.ExitStack() as tuned, ending_with_ray, _losses_told():
             tuned.callback(free_leases)
-            _tuner(by_key, store, searcher, scratch, ending).fit()  # calls searcher.suggest
+            _tuner(stages, store, searcher, scratch, ending).fit()  # calls searcher.suggest
         interruption.check()
     return searcher.states()
 
 
 def _tuner(
-    stages: Mapping[str, Stage],
+    stages: Sequence[Stage],
     store: Store,
     searcher: StageSearcher,
     scratch: Path,
     ending: LastCheckpoints,
 ) -> tune.Tuner:
     driver_node = ray.util.get_node_ip_address()
-    resources = {key: stage.spec.resources for key, stage in stages.items()}
-    modules = {name for stage in stages.values() for name in modules_of(stage)}
+    modules = {name for stage in stages for name in modules_of(stage)}
     trainable = tune.with_resources(
         tune.with_parameters(
-            run_stage,
-            stages=WithPlugins(stages),
+            run_slot,
             store_root=str(store),
             checkout=Checkout.current(),
             code={path: file.code for path, file in source_of(modules).items()},
         ),
-        lambda config: placement(resources[config[KEY]], driver_node),
+        lambda config: placement(config, driver_node),
     )
     return tune.Tuner(
         trainable,
@@ -188,10 +169,20 @@ def _tuner(
             name="run",
             storage_path=str(scratch),
             verbose=0,
-            failure_config=tune.FailureConfig(max_failures=PROCESS_RETRIES),
-            callbacks=[_Callback(searcher, ending)],
+            failure_config=tune.FailureConfig(max_failures=-1),
+            stop=_AllEnded(searcher),
+            callbacks=[_Callback(searcher, ending, store.driver(ending.owner))],
         ),
     )
+
+
+def _give(trial_id: str, order: Order | None) -> None:
+    """Leave a trial its next order in Ray's key-value store, or none, which ends it."""
+    if order is None:
+        internal_kv._internal_kv_del(order_place(trial_id))
+    else:
+        content = pickle.dumps(WithPlugins(order))
+        internal_kv._internal_kv_put(order_place(trial_id), content, overwrite=True)
 
 
 @contextlib.contextmanager
@@ -248,19 +239,47 @@ def _not_a_death(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], ray.exceptions.RayActorError))
 
 
-class _Callback(tune.Callback):
-    """Ends the run after a signal, and informs the searcher of processes that died."""
+class _AllEnded(tune.Stopper):
+    """Ends the run when no stage is left: slots may still wait for room."""
 
-    def __init__(self, searcher: StageSearcher, ending: LastCheckpoints) -> None:
-        self._searcher, self._ending = searcher, ending
+    def __init__(self, searcher: StageSearcher) -> None:
+        self._searcher = searcher
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self._searcher.is_over()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its arguments for `Tuner.restore`, which is not used."""
+        return {}
+
+
+class _Callback(tune.Callback):
+    """Ends the run after a signal, kills what shows no sign of life, and informs the searcher of
+    processes that start and die."""
+
+    def __init__(self, searcher: StageSearcher, ending: LastCheckpoints, scratch: Path) -> None:
+        self._searcher, self._ending, self._scratch = searcher, ending, scratch
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Raises KeyboardInterrupt when the run can end: no other way out ends the trials, too."""
         self._ending.look()
+        silent = self._searcher.silent()
+        for trial in trials if silent else ():
+            if (stage := silent.get(trial.trial_id)) is not None:
+                ray.kill(trial.temporary_state.ray_actor)
+                free_reservations(stage.kind, stage.key, self._scratch)
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Give a slot its first order, before Tune calls run_slot."""
+        self._searcher.on_trial_start(trial.trial_id)
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Note that the process of a stage died, and that Tune tries again."""
-        self._searcher.note_death(trial.trial_id)
+        """Note that the process of a slot died, and that Tune starts another one."""
+        error = trial.get_pickled_error()
+        self._searcher.note_death(trial.trial_id, lost_node=is_lost_node(error))
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its arguments for `Tuner.restore`, which is not used."""

@@ -176,7 +176,9 @@ class LiveScreen:
         bar.add_row(line, f"{left.share:.0%} of the work", Text(times, overflow="ellipsis"))
         head = Text(summary(self.now.states), style="bold", no_wrap=True, overflow="ellipsis")
         failures = self._failures(width)
-        return Group(head, bar, *failures, self._stages(max(0, height - len(failures) - 3)))
+        waits = [Text(cut(f"waiting for {text}", width), "yellow") for text in self.now.waits]
+        above = [*waits, *failures]
+        return Group(head, bar, *above, self._stages(max(0, height - len(above) - 3)))
 
     def _failures(self, width: int) -> list[Text]:
         found = []
@@ -223,14 +225,14 @@ def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
     """A line for each change, now and then for what runs; stages that others block are counted."""
     known: dict[str, tuple[Status, str]] = {}
     printed: dict[str, float] = {}
-    overall = time.monotonic()
+    overall, told = time.monotonic(), -OVERALL_SECONDS
     labels = distinguish(progress.stages)
 
     def note(what: str, text: str) -> None:
         say(console, f"{time.strftime('%H:%M:%S')} {what:<12} {text}".rstrip())
 
     def show(now: Snapshot) -> None:
-        nonlocal overall
+        nonlocal overall, told
         together: Counter[tuple[Status, str]] = Counter()
         clock = time.monotonic()
         for stage in progress.stages:
@@ -251,6 +253,10 @@ def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
                 note(state_text(state), "  ".join([labels[stage.key], *filter(None, cells)]))
         for (status, reason), number in together.items():
             note(str(status), f"{counted(number)}: {reason}")
+        if now.waits and clock - told > OVERALL_SECONDS:
+            told = clock
+            for text in now.waits:
+                note("waiting", f"for {text}")
         if clock - overall > OVERALL_SECONDS:
             overall = clock
             share = f"{now.time_left.share:.0%} of the work"

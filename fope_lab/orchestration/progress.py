@@ -7,7 +7,8 @@ on any machine, from the store and its heartbeats (`observe_states`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +17,15 @@ from rich.console import Console
 from fope_lab.config.console import say
 from fope_lab.config.problems import counted
 from fope_lab.planning.needed_stages import NeededStates
-from fope_lab.planning.schedule import Amounts, Machines, StageTime, TimeLeft, time_left
+from fope_lab.planning.schedule import (
+    Amounts,
+    Demand,
+    Machines,
+    StageTime,
+    TimeLeft,
+    amounts_text,
+    time_left,
+)
 from fope_lab.store.folder import observe
 from fope_lab.store.root import Store
 from fope_lab.store.state import CACHED, StageState, Status
@@ -43,6 +52,8 @@ STYLES = {
 """How each status is drawn."""
 MOST_LABELS = 4
 """How many stages of a cause are named; the others are counted."""
+LONG_SECONDS = 10.0
+"""How long a slot may take to start before that is told."""
 ESTIMATE_SECONDS = 2.0
 """How often the time left is estimated."""
 ESTIMATE_SHARE = 0.02
@@ -165,7 +176,8 @@ class Snapshot:
     """A run at one moment: the states, the progress of what runs, the causes, the time left.
 
     `latest` has the stages that this run has finished, the latest first. `elapsed` are the seconds
-    since the run began.
+    since the run began. `waits` says, in a line for each size of slot, what has been waited for
+    long.
     """
 
     states: States
@@ -174,16 +186,19 @@ class Snapshot:
     causes: Sequence[Cause]
     time_left: TimeLeft
     elapsed: float
+    waits: Sequence[str] = ()
 
 
 @dataclass
 class RunProgress:
-    """Takes snapshots of a run of `stages`, parents first; `room` returns what the cluster has."""
+    """Takes snapshots of a run of `stages`, parents first; `room` returns what the cluster has, and
+    `slots` what each slot that is starting asks for, and for how many seconds it has."""
 
     stages: Sequence[Stage]
     store: Store
     forecasts: Mapping[str, float | None]
     room: Callable[[], Amounts]
+    slots: Callable[[], Sequence[tuple[Demand, float]]] = lambda: ()
     clock: Callable[[], float] = time.monotonic
     _finished: dict[str, tuple[Stage, StageProgress]] = field(default_factory=dict)
     _cached: dict[str, float] = field(default_factory=dict)
@@ -220,7 +235,21 @@ class RunProgress:
         if failed != self._problems[0]:  # reading the causes takes a while
             self._problems = (failed, causes(self.stages, states, self.store))
         latest, elapsed = list(reversed(self._finished.values())), now - self._started
-        return Snapshot(states, running, latest, self._problems[1], self._estimate, elapsed)
+        waits = list(self._waits())
+        return Snapshot(states, running, latest, self._problems[1], self._estimate, elapsed, waits)
+
+    def _waits(self) -> Iterator[str]:
+        by_size = defaultdict[str, list[float]](list)
+        for demand, seconds in self.slots():
+            workers = f" for {demand.workers} workers" if demand.workers > 1 else ""
+            by_size[f"{amounts_text(demand.amounts)}{workers}"].append(seconds)
+        for size, times in by_size.items():
+            if (longest := max(times)) >= LONG_SECONDS:
+                there = amounts_text({"CPU": 0, "GPU": 0} | dict(self.room()))
+                slots = (
+                    f"{len(times)} slots of {size} each" if len(times) > 1 else f"a slot of {size}"
+                )
+                yield f"{slots}, asked for {longest:.0f} s ago; the cluster has {there}"
 
     def _time_left(
         self, states: States, running: Mapping[str, StageProgress], now: float
@@ -256,7 +285,7 @@ class RunProgress:
         )
 
 
-def observe_states(sweeps: Sequence[Sweep], store: Store) -> dict[str, StageState]:
+def observe_states(sweeps: Sequence[Sweep], store: Store) -> States:
     """The states of all stages as another process can tell them, which takes a moment if any runs.
 
     As in a plan, a stage that lacks its data is blocked, and an unneeded seed says so.

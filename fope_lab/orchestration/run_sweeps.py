@@ -35,13 +35,16 @@ from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import ACTIONS, Plan, keep_file, notes, stages_of
 from fope_lab.sweep.stage_filter import StageFilter, every_stage, stages_to_redo
 from fope_lab.tracking.errors import TrackingError
-from fope_lab.tracking.tracker import Tracker, TrackingThread
+from fope_lab.tracking.tracker import Tracker
+from fope_lab.tracking.uploads import Uploads
 from fope_lab.tracking.uris import is_server, run_link
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fope_lab.orchestration.controller import ReadRoom, ReadStates
+    from fope_lab.orchestration.controller import ReadStates
+    from fope_lab.orchestration.nodes import ReadRoom
+    from fope_lab.orchestration.searcher import ReadWaits
 
 LEFT_OUT = "left out"
 """What a run does with an unfinished stage that is not selected."""
@@ -75,55 +78,60 @@ def run_sweeps(
     another UserError for anything that is missing.
     """
     place = Store.open(store)
-    # The plans hold all stages, and say which of those that a rule for seeds may add are needed.
-    selected = select(plans := plan_sweeps(sweeps, place))
-    names = ", ".join(sweep.name for sweep in sweeps)
-    if not stages_of(selected):
-        actions = _actions(plans, [])
-        done = f"{actions['cached']} of {actions.total()} stages are done"
-        say(console, f"{names}: no stage has failed; {done}; store {place}")
-        return {}
-    require_unblocked(selected)
-    again = stages_to_redo(plans, redo, stale=redo_stale)
     require_packages("running a sweep", RUN)
     tracker = Tracker(place.root, tracking_uri)
-    _require_memory(selected, again, device, address)
-    place = Store.create(store)  # only now, when nothing that was asked for is wrong
-    if again:
-        _prepare_rerun(again, place, console)
-        selected = select(plans := plan_sweeps(sweeps, place))
-    stages = stages_of(selected)
-    actions = _actions(plans, stages)
-    say(console, *notes(sweeps, place), style="yellow")
-    for planned in plans:
-        keep_corpora(planned, place)
-        with contextlib.suppress(TrackingError):  # a full disk: the end of the run says so
-            tracker.record(planned)
-    counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
-    say(console, f"{names}: {counted(actions.total())}: {counts}; store {place}")
-    states: Mapping[str, StageState] = {}
-    problem = None
-    if any(planned.action(key) not in NOTHING for planned in selected for key in planned.states):
-        forecasts = forecast_seconds(stages, place, device)
-        try:
-            states, problem = _run_stages(
-                stages, plans, place, forecasts, tracker, address, console
-            )
-        except KeyboardInterrupt:
-            console.print("Interrupted. Run the same command again to continue.")
-            raise
-    else:
-        problem = _start_tracking(tracker, plans).unreachable
-    try:
-        finished = plan_sweeps(sweeps, place)
-        for planned in finished:
+    names = [sweep.name for sweep in sweeps]
+    with Uploads(tracker, names) as uploads:  # its process imports MLflow while we plan
+        read = StoreSnapshot.of(place)
+        # The plans hold all stages, and say which of those that a rule for seeds adds are needed.
+        selected = select(plans := plan_sweeps(sweeps, read))
+        if not stages_of(selected):
+            actions = _actions(plans, [])
+            done = f"{actions['cached']} of {actions.total()} stages are done"
+            say(console, f"{', '.join(names)}: no stage has failed; {done}; store {place}")
+            return {}
+        require_unblocked(selected)
+        again = stages_to_redo(plans, redo, stale=redo_stale)
+        _require_memory(selected, again, device, address)
+        place = Store.create(store)  # only now, when nothing that was asked for is wrong
+        if again:
+            _prepare_rerun(again, place, console)
+            selected = select(plans := plan_sweeps(sweeps, place))
+        stages = stages_of(selected)
+        actions = _actions(plans, stages)
+        say(console, *notes(sweeps, place), style="yellow")
+        for planned in plans:
             keep_corpora(planned, place)
-        _finish(finished, place, tracker, console, problem)
-        if left := _actions(finished, stages)[LEFT_OUT]:
-            text = f"{counted(left)} not selected; run without --only or --retry-failed to finish"
-            say(console, text, style="yellow")
-    finally:  # whatever is wrong with a report, it must not hide why stages failed
-        _print_end(stages, states, place, console)
+            with contextlib.suppress(TrackingError):  # a full disk: the end of the run says so
+                tracker.record(planned)
+        counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
+        text = f"{', '.join(names)}: {counted(actions.total())}: {counts}; store {place}"
+        say(console, text)
+        states: Mapping[str, StageState] = {}
+        if any(
+            planned.action(key) not in NOTHING for planned in selected for key in planned.states
+        ):
+            forecasts = forecast_seconds(stages, place, device)
+            try:
+                states = _run_stages(stages, plans, place, forecasts, uploads, address, console)
+            except KeyboardInterrupt:
+                console.print("Interrupted. Run the same command again to continue.")
+                raise
+            read = StoreSnapshot.of(place)
+            plans = plan_sweeps(sweeps, read)
+        else:
+            uploads.flush()
+        try:
+            for planned in plans:
+                keep_corpora(planned, place)
+            _finish(plans, read, tracker, uploads, console)
+            if left := _actions(plans, stages)[LEFT_OUT]:
+                text = (
+                    f"{counted(left)} not selected; run without --only or --retry-failed to finish"
+                )
+                say(console, text, style="yellow")
+        finally:  # whatever is wrong with a report, it must not hide why stages failed
+            _print_end(stages, states, place, console)
     stopped = (Status.FAILED, Status.BLOCKED)
     return {key: state for key, state in states.items() if state.status in stopped}
 
@@ -213,31 +221,31 @@ def _run_stages(
     plans: Sequence[Plan],
     store: Store,
     forecasts: Mapping[str, float | None],
-    tracker: Tracker,
+    uploads: Uploads,
     address: str,
     console: Console,
-) -> tuple[Mapping[str, StageState], str | None]:
-    """Run what the store lacks; returns the states, and why MLflow can't be used, if it can't."""
+) -> Mapping[str, StageState]:
+    """Run what the store lacks, and bring MLflow up to date."""
     require_cluster(address)
     prepare_environment(address)
     from fope_lab.orchestration.controller import run_stages
 
-    tracking = TrackingThread(tracker, plans)
-
     @contextlib.contextmanager
-    def watch(read_states: ReadStates, read_room: ReadRoom) -> Iterator[None]:
-        tracking.start()  # its thread calls Tracker.project every few seconds
-        progress = RunProgress(stages, store, forecasts, read_room)
+    def watch(
+        read_states: ReadStates, read_room: ReadRoom, read_waits: ReadWaits
+    ) -> Iterator[None]:
+        uploads.start()  # its process calls Tracker.project every few seconds
+        progress = RunProgress(stages, store, forecasts, read_room, read_waits)
         try:
             with live_view(progress, read_states, console):
                 yield
         except BaseException:  # the failures up to then are printed
             print_problems(stages, read_states(), store, console, MOST_CAUSES)
-            tracking.flush(INTERRUPTED_SECONDS)  # the next run, or `sync`, uploads the rest
+            uploads.flush(INTERRUPTED_SECONDS)  # the next run, or `sync`, uploads the rest
             raise
-        tracking.flush()
+        uploads.flush()
 
-    states = run_stages(
+    return run_stages(
         stages,
         store,
         without_gaps(forecasts),
@@ -247,23 +255,15 @@ def _run_stages(
         say=lambda line: say(console, line, style="yellow"),
         needed=NeededStates([planned.sweep for planned in plans], store).of,
     )
-    return states, tracking.unreachable
-
-
-def _start_tracking(tracker: Tracker, plans: Sequence[Plan]) -> TrackingThread:
-    tracking = TrackingThread(tracker, plans)
-    tracking.start()
-    tracking.flush()
-    return tracking
 
 
 def _finish(
-    plans: Sequence[Plan], store: Store, tracker: Tracker, console: Console, problem: str | None
+    plans: Sequence[Plan], read: StoreSnapshot, tracker: Tracker, uploads: Uploads, console: Console
 ) -> None:
-    """Write and print the reports; after a `problem`, MLflow is left to `sync`."""
-    unrecorded: str | None = None
+    """Write and print the reports; an MLflow that can't be used is left to `sync`."""
+    unrecorded, store = None, read.live()
     for planned in plans:
-        report, where = linked_report(planned.sweep, store, tracker), ""
+        report, where = linked_report(planned.sweep, read, tracker), ""
         try:
             written = save_report(report, store)
             where = str(written)
@@ -276,9 +276,7 @@ def _finish(
             where = where or f"not written ({error})"
         print_report(report, console, most_missing=0)
         say(console, f"report: {where}")
-    if problem is None:
-        tracking = _start_tracking(tracker, plans)
-        problem = tracking.unreachable or tracking.last_error or unrecorded
+    problem = uploads.unreachable or uploads.flush() or unrecorded
     pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {quote(str(store))})"
     say(console, f"MLflow: {tracker.address}{pages}")
     if problem:

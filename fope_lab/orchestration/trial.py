@@ -1,16 +1,22 @@
-"""What runs in a Ray Tune trial: one stage, from taking its lease to DONE.
+"""What runs in a Ray Tune trial: a slot, which does one stage after another, each from taking its
+lease to DONE.
 
-If the stage fails, the store records it, and the trial reports the reason and ends normally: Tune
-retries only a process that died. Actors are reused, so global state is reset before each stage. If
-some of several workers die, the trial itself begins another attempt.
+StageSearcher (searcher.py) leaves the order for each stage in Ray's key-value store, as Tune itself
+does with what a trial runs. If a stage fails, the store records it, and the slot reports the reason
+and goes on: Tune retries only a process that died. So global state is reset before each stage. If
+some of several workers die, the slot itself begins another attempt.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import pickle
+import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,62 +49,83 @@ from fope_lab.sweep.plan import modules_of, output_digest
 from trainers.distributed import WorkersLostError, run_workers, with_size
 from trainers.measures import Execution, SystemMonitor, execution_here
 
-KEY, OWNER, SUPERSEDE = "key", "owner", "supersede"
-"""The keys of a trial's configuration."""
+SLOT, WORKERS = "slot", "workers"
+"""The keys of a trial's configuration: what the slot occupies, and how many workers it is for."""
 STATUS, REASON = "status", "reason"
-"""The keys of a trial's report."""
+"""The keys of a trial's report on a stage."""
 WORKERS_RETRIES = 3
-"""How often a trial tries a stage again whose workers died, each time from its last checkpoint."""
+"""How often a slot tries a stage again whose workers died, each time from its last checkpoint."""
 PROCESS_RETRIES = 3
-"""How often Tune starts a trial again whose process died. So a stage gets at most 16 attempts."""
+"""How often a stage is tried again whose process died."""
+NODE_LOSSES = 20
+"""How often a stage may lose its node, which costs none of these tries."""
 
 
-def run_stage(
+@dataclass(frozen=True)
+class Order:
+    """A stage to do on behalf of the driver `owner`; `stages` has it and its parents by key.
+
+    `supersede` is the token of an attempt at it that the driver has watched go stale.
+    """
+
+    key: str
+    stages: Mapping[str, Stage]
+    owner: str
+    supersede: int | None = None
+
+
+def order_place(trial_id: str) -> bytes:
+    """The key under which Ray has the next order of a trial."""
+    return f"fope-lab/{trial_id}".encode()
+
+
+def run_slot(
     config: Mapping[str, Any],
     *,
-    stages: WithPlugins[Mapping[str, Stage]],
     store_root: str,
     checkout: Checkout | None,
     code: Mapping[str, str],
 ) -> None:
-    """Run the stage `config["key"]` as a Tune function; report its status, and why it failed.
+    """Do what the searcher orders as a Tune function, and report how each stage ended.
 
-    StageSearcher.on_trial_complete gets the report. What the store says of a failure comes first.
+    `checkout` is the driver's, whose code all nodes run, and `code` has the digests of its files
+    when the run began. StageSearcher.on_trial_result gets the reports. What the store says of a
+    failure comes first.
     """
     from ray import tune
+    from ray.experimental import internal_kv
 
-    try:
-        state = run_until_ended(config, stages.value, Store.create(store_root), checkout, code)
-    except StoreError as error:  # this node can't write to the store
-        state = StageState(Status.FAILED, str(error))
-    tune.report({STATUS: str(state.status), REASON: state.reason})
+    place = order_place(tune.get_context().get_trial_id())
+    while (order := internal_kv._internal_kv_get(place)) is not None:
+        try:  # a plug-in may raise, and this node may be unable to write to the store
+            work: WithPlugins[Order] = pickle.loads(order)
+            state = run_until_ended(work.value, _store(store_root), checkout, code)
+        except Exception as error:
+            state = StageState(Status.FAILED, first_line(error))
+        tune.report({STATUS: str(state.status), REASON: state.reason})
+
+
+_store = functools.cache(Store.create)
+"""A store that this process has found to be writable, once for all its stages."""
 
 
 def run_until_ended(
-    config: Mapping[str, Any],
-    stages: Mapping[str, Stage],
+    order: Order,
     store: Store,
     checkout: Checkout | None = None,
     code: Mapping[str, str] | None = None,
 ) -> StageState:
-    """Run a stage, and again if its workers die; returns the state after the last attempt.
+    """Do a stage, and again if its workers die; returns the state after the last attempt.
 
-    `stages` holds the stage and its parents by key, `checkout` is the driver's, whose code all
-    nodes run, and `code` has the digests of its files when the run began. The status is DONE,
-    FAILED with the reason, RUNNING if another driver has the stage, WAITING if a parent was damaged
-    and must be re-run first, or INTERRUPTED if the driver asks its stages to stop.
+    The status is DONE, FAILED with the reason, RUNNING if another driver has the stage, WAITING if
+    a parent was damaged and must be re-run first, or INTERRUPTED if the driver asks its stages to
+    stop.
     """
-    stop = stop_request(store, config[OWNER])
-    work = _StageWork(
-        stages[config[KEY]], stages, store, config[OWNER], config[SUPERSEDE], checkout, code or {}
-    )
+    stop = stop_request(store, order.owner)
+    work = _StageWork(order, store, checkout, code or {})
     state = StageState(Status.INTERRUPTED)
-    for retries in range(WORKERS_RETRIES, -1, -1):
-        if stop.is_made():
-            break
-        state = work.attempt(may_retry=retries > 0)
-        if state.status is not Status.INTERRUPTED:
-            break
+    while state.status is Status.INTERRUPTED and not stop.is_made():
+        state = work.attempt()
     return state
 
 
@@ -124,18 +151,20 @@ class ParentDamagedError(ParentLostError):
 
 @dataclass(frozen=True)
 class _StageWork:
-    """What a trial has to do: a stage on behalf of the driver `owner`."""
-
-    stage: Stage
-    stages: Mapping[str, Stage]
+    order: Order
     store: Store
-    owner: str
-    supersede: int | None
     checkout: Checkout | None
     code: Mapping[str, str]
+    lost: Counter[bool] = field(default_factory=Counter)
+    """How often workers died, by whether that was with their node."""
 
-    def attempt(self, *, may_retry: bool) -> StageState:
-        """Make one attempt; returns the state that it leaves: INTERRUPTED if workers are lost."""
+    @property
+    def stage(self) -> Stage:
+        return self.order.stages[self.order.key]
+
+    def attempt(self) -> StageState:
+        """Make one attempt; returns the state that it leaves: INTERRUPTED if workers are lost, and
+        there may be another one."""
         stage, folder = self.stage, self._folder(self.stage)
         try:
             forget_digests()
@@ -143,21 +172,26 @@ class _StageWork:
             read = {
                 role: digest
                 for role, key in stage.parents.items()
-                if (digest := output_digest(self._folder(self.stages[key])))
+                if (digest := output_digest(self._folder(self.order.stages[key])))
             }
             self._set_aside_if_parents_changed(folder, read)
             newest = folder.attempts.newest()
             is_retry = (  # this driver's last attempt died, or lost its workers
                 newest is not None
-                and newest.owner == self.owner
+                and newest.owner == self.order.owner
                 and "set_aside" not in newest.details
             )
-            stop = stop_request(self.store, self.owner).path
+            stop = stop_request(self.store, self.order.owner).path
             lineage = recorded_lineage(self._model(), self.store.root)
             with folder.begin(
-                self.owner, request_of(stage, lineage), self.supersede, made_by, read, stop
+                self.order.owner,
+                request_of(stage, lineage),
+                self.order.supersede,
+                made_by,
+                read,
+                stop,
             ) as attempt:
-                return self._run(attempt, read, is_retry=is_retry, may_retry=may_retry)
+                return self._run(attempt, read, is_retry=is_retry)
         except (LeaseHeldError, LeaseLostError):
             return StageState(Status.RUNNING, elsewhere=True)
         except StageDoneError:
@@ -167,9 +201,7 @@ class _StageWork:
             room = f"; {MAKE_ROOM}" if isinstance(error, OSError) and is_full_disk(error) else ""
             return StageState(Status.FAILED, first_line(error) + room)
 
-    def _run(
-        self, attempt: Attempt, read: Mapping[str, str], *, is_retry: bool, may_retry: bool
-    ) -> StageState:
+    def _run(self, attempt: Attempt, read: Mapping[str, str], *, is_retry: bool) -> StageState:
         """Do the work of an attempt that has begun; raises what ends it for good."""
         try:
             result, execution = self._work(attempt, self._parents(), is_retry=is_retry)
@@ -179,13 +211,15 @@ class _StageWork:
             attempt.interrupt(error)
             if isinstance(error, ParentDamagedError):
                 aside = "it may have read damaged bytes of a parent"
-                self._folder(self.stage).set_aside(self.owner, aside)
+                self._folder(self.stage).set_aside(self.order.owner, aside)
             return StageState(Status.WAITING, first_line(error))
         except StageStoppedError as error:
             attempt.release(Ending.INTERRUPTED)
             return StageState(Status.INTERRUPTED, first_line(error))
         except WorkersLostError as error:
-            if not may_retry:
+            self.lost[error.lost_node] += 1
+            most = NODE_LOSSES if error.lost_node else WORKERS_RETRIES
+            if self.lost[error.lost_node] > most:
                 raise
             attempt.interrupt(error)
             return StageState(Status.INTERRUPTED, first_line(error))
@@ -197,7 +231,7 @@ class _StageWork:
     ) -> tuple[dict[str, Any], Execution]:
         spec = self.stage.spec
         if spec.resources.size > 1:
-            scratch = self.store.driver(self.owner)
+            scratch = self.store.driver(self.order.owner)
             return run_workers(spec, attempt, parents, is_retry=is_retry, scratch=scratch)
         _reset_process(spec.resources.threads)
         if isinstance(spec, TrainingConfig):
@@ -209,7 +243,7 @@ class _StageWork:
     def _model(self) -> StageFolder | None:
         """The folder of the stage whose model this one reads, if a stage made it."""
         if MODEL in self.stage.parents:
-            return self._folder(self.stages[self.stage.parents[MODEL]])
+            return self._folder(self.order.stages[self.stage.parents[MODEL]])
         checkpoint = self.stage.checkpoints.get(MODEL)
         return StageFolder.of_checkpoint(Path(checkpoint)) if checkpoint else None
 
@@ -219,7 +253,7 @@ class _StageWork:
         before = folder.parents_of_checkpoint() or {}
         if not folder.is_done() and any(read.get(role, was) != was for role, was in before.items()):
             reason = "a parent was re-run with another output since the last checkpoint"
-            folder.set_aside(self.owner, reason, self.supersede)
+            folder.set_aside(self.order.owner, reason, self.order.supersede)
 
     def _parents(self) -> dict[str, Path]:
         """The checkpoint folder of each parent by its role, with the bytes that were written."""
@@ -227,14 +261,14 @@ class _StageWork:
         for path in folders.values():
             require_intact(path)
         for role, key in self.stage.parents.items():
-            parent, folder = self.stages[key], self._folder(self.stages[key])
+            parent, folder = self.order.stages[key], self._folder(self.order.stages[key])
             finished_by, checkpoint = folder.finished_by(), folder.final_checkpoint()
             if checkpoint is None:
                 raise ParentLostError(f"{parent.label}: its checkpoint is gone from {folder.path}")
             if damaged := damaged_files(checkpoint.path):
                 reason, aside = changed_since_written(damaged), None
                 with contextlib.suppress(LeaseHeldError):  # somebody re-runs it already
-                    aside = folder.set_aside(self.owner, reason, finished_by=finished_by)
+                    aside = folder.set_aside(self.order.owner, reason, finished_by=finished_by)
                 moved = "" if aside is None else f"; its previous output is in {aside}"
                 raise ParentDamagedError(f"{parent.label}: {reason}{moved}")
             folders[role] = checkpoint.path
@@ -278,14 +312,28 @@ def execution_record(
     return {**asdict(execution), "planned_workers": planned_workers, "work": asdict(work)}
 
 
+@functools.cache
+def _freeze() -> None:
+    """Leave the two million objects of torch and Ray out of collections: that takes 0.2 s each."""
+    gc.freeze()
+
+
 def _reset_process(threads: int) -> None:
-    """Reset what an earlier stage in this process may have changed of torch; set its threads."""
+    """Reset what an earlier stage in this process may have changed, and set torch's threads."""
+    import numpy as np
     import torch
 
-    torch.set_num_threads(threads)
+    random.seed(0)
+    np.random.seed(0)
     torch.manual_seed(0)
+    torch.set_num_threads(threads)
     torch.set_grad_enabled(True)
     torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    if torch.are_deterministic_algorithms_enabled():  # to set it imports a second's worth
+        torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
+    _freeze()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -23,11 +23,11 @@ class NeededStates:
         self._needs = [seed_needs(sweep) for sweep in sweeps]
         self._ruled = any(sweep.seed_rule for sweep in sweeps)
 
-    def of(self, states: Mapping[str, StageState]) -> dict[str, StageState]:
+    def of(self, states: Mapping[str, StageState]) -> Mapping[str, StageState]:
         """The states, in which what is not needed by now says so, and what is now needed waits.
-        What is done or runs stays so."""
+        What is done or runs stays so. Without a rule, they are `states` itself."""
         if not self._ruled:
-            return dict(states)
+            return states
         self._results.update(states)
         found = [needs(self._results) for needs in self._needs]
         now = frozenset[str]().union(*(needs.now for needs in found))

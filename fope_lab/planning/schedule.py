@@ -15,6 +15,7 @@ longest chain of stages, and all work shared out evenly.
 from __future__ import annotations
 
 import bisect
+import functools
 import heapq
 import math
 import time
@@ -30,7 +31,8 @@ Amounts = Mapping[str, float]
 
 TOLERANCE = 1e-6  # of sums of fractions
 
-_Size = tuple[tuple[str, float], ...]
+Size = tuple[int, tuple[tuple[str, float], ...]]
+"""The number of a stage's workers, and what they occupy. Stages of one size fit the same slot."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,18 @@ class Demand:
     seconds: float
     workers: int = 1
 
+    @functools.cached_property
+    def size(self) -> Size:
+        return self.workers, tuple(sorted(self.amounts.items()))
+
 
 @dataclass(frozen=True)
 class Lookahead:
-    """How many stages may start before there is room for them, so that an autoscaler sees them.
+    """How many slots may be asked for before there is room for them, so that an autoscaler sees
+    them.
 
-    `groups` bounds how many of them have several workers: each has a process that waits for them.
+    `groups` bounds how many of them are for several workers: each has a process that waits for
+    them.
     """
 
     stages: int = 0
@@ -54,7 +62,7 @@ class Lookahead:
 
 
 class Capacity:
-    """The running stages, against what the cluster has."""
+    """What the slots at work occupy, against what the cluster has."""
 
     def __init__(
         self,
@@ -65,61 +73,72 @@ class Capacity:
     ) -> None:
         """`demands` are by the stages' keys, `total` returns what the cluster has now, and `clock`
         the time in seconds."""
-        self._demands, self._total = demands, total
+        self.demands, self._total = demands, total
         self._lookahead, self._clock = lookahead, clock
         self._used: dict[str, float] = {}
-        self._ends: dict[str, float] = {}
+        self._held: dict[str, tuple[float, Demand]] = {}
         # Many stages occupy the same: each size is compared with the room once for all of them.
-        self._sizes = {key: tuple(sorted(d.amounts.items())) for key, d in demands.items()}
-        self._different_sizes = set(self._sizes.values())
+        self._sizes = {demand.size for demand in demands.values()}
 
-    def acquire(self, key: str) -> None:
-        self._ends[key] = self._clock() + self._demands[key].seconds
-        _add(self._used, self._demands[key].amounts, 1)
+    def acquire(self, slot: str, demand: Demand) -> None:
+        """Note that the slot of this name begins what has this demand."""
+        self._held[slot] = self._clock() + demand.seconds, demand
+        _add(self._used, demand.amounts, 1)
 
-    def release(self, key: str) -> None:
-        del self._ends[key]
-        _add(self._used, self._demands[key].amounts, -1)
+    def release(self, slot: str) -> None:
+        """Note that the slot of this name, if there is one, occupies nothing any more."""
+        if slot in self._held:
+            _add(self._used, self._held.pop(slot)[1].amounts, -1)
+
+    def fits(self, demand: Demand, beside: Demand) -> bool:
+        """Whether there is room for one demand if another one is met first."""
+        free = self._free()
+        _add(free, beside.amounts, -1)
+        return _fits(demand.amounts.items(), free)
 
     def admissible(self, ready: Iterable[str]) -> Iterator[str]:
         """Yield the stages of `ready`, most urgent first, any of which may start now. After the
-        caller acquires a stage, the rest of the iteration is out of date."""
-        free = dict(self._total())
-        _add(free, self._used, -1)
+        caller acquires a slot, the rest of the iteration is out of date."""
+        free = self._free()
         fitting, now = self._fitting(free), self._clock()
-        reserved: tuple[float, frozenset[_Size]] | None = None  # by an urgent stage that waits
+        reserved: tuple[float, frozenset[Size]] | None = None  # by an urgent stage that waits
         for key in ready:
-            size, demand = self._sizes[key], self._demands[key]
+            demand = self.demands[key]
             if reserved is not None:
                 room_from, room_besides = reserved
                 in_time = now + demand.seconds <= room_from
-                if size in fitting and (in_time or size in room_besides):
+                if demand.size in fitting and (in_time or demand.size in room_besides):
                     yield key
-            elif size in fitting or self._may_wait(demand):
+            elif demand.size in fitting or self._may_wait(demand):
                 yield key
             elif not fitting:
                 return
             else:
                 reserved = self._reserve(demand, free)
 
-    def _fitting(self, free: Amounts) -> frozenset[_Size]:
-        return frozenset(size for size in self._different_sizes if _fits(size, free))
+    def _free(self) -> dict[str, float]:
+        free = dict(self._total())
+        _add(free, self._used, -1)
+        return free
+
+    def _fitting(self, free: Amounts) -> frozenset[Size]:
+        return frozenset(size for size in self._sizes if _fits(size[1], free))
 
     def _may_wait(self, demand: Demand) -> bool:
-        groups = sum(self._demands[key].workers > 1 for key in self._ends)
+        groups = sum(held.workers > 1 for _, held in self._held.values())
         if demand.workers > 1:
             return groups < self._lookahead.groups
         # Single stages would be placed before a group that waits for more room than they need.
-        return not groups and len(self._ends) < self._lookahead.stages
+        return not groups and len(self._held) < self._lookahead.stages
 
-    def _reserve(self, demand: Demand, free: Amounts) -> tuple[float, frozenset[_Size]]:
+    def _reserve(self, demand: Demand, free: Amounts) -> tuple[float, frozenset[Size]]:
         """When a stage without room now will have it, and for which sizes there is room besides."""
         spare = dict(free)
-        for key in sorted(self._ends, key=self._ends.__getitem__):
-            _add(spare, self._demands[key].amounts, 1)
+        for end, held in sorted(self._held.values(), key=lambda pair: pair[0]):
+            _add(spare, held.amounts, 1)
             if _fits(demand.amounts.items(), spare):
                 _add(spare, demand.amounts, -1)
-                return self._ends[key], self._fitting(spare)
+                return end, self._fitting(spare)
         return math.inf, self._fitting(spare)
 
 
@@ -127,6 +146,13 @@ def amounts(resources: Resources) -> dict[str, float]:
     """What all workers of a stage occupy, in Ray's names."""
     gpus = {"GPU": resources.gpus} if resources.gpus else {}
     return {"CPU": resources.cpus * resources.size, **gpus}
+
+
+def amounts_text(there: Amounts) -> str:
+    """What people ask for, such as "4 CPU, 1 GPU", without what Ray has besides."""
+    own = ("memory", "object_store_memory")
+    named = {n: a for n, a in there.items() if n not in own and not n.startswith("node:")}
+    return ", ".join(f"{amount:g} {name}" for name, amount in named.items())
 
 
 def _fits(wanted: Iterable[tuple[str, float]], there: Amounts) -> bool:
@@ -218,7 +244,7 @@ def _simulate(
     while running or ready:
         while (start := next(capacity.admissible(key for _, key in ready), None)) is not None:
             ready.pop(bisect.bisect_left(ready, (-remaining[start], start)))
-            capacity.acquire(start)
+            capacity.acquire(start, demands[start])
             heapq.heappush(running, (now + demands[start].seconds, start))
         now, key = heapq.heappop(running)
         capacity.release(key)

@@ -122,7 +122,7 @@ class StageConfig(Options, ABC):
     """What all kinds of stages have. Defining a class with a `kind` registers it."""
 
     # The kind and the parents have places of their own in the key (stages/key.py).
-    excluded_from_key = frozenset({"from_", "resources"})
+    excluded_from_key = frozenset({"from_", "resources", "timeout"})
 
     kind: ClassVar[str]
     """The name of the kind in a sweep file."""
@@ -148,6 +148,13 @@ class StageConfig(Options, ABC):
     """Fields that a stage's section does not give, and what gives them instead."""
 
     resources: Resources = Resources()
+    timeout: Annotated[
+        Annotated[float, Interval(gt=0)] | None,
+        Doc(
+            "The minutes without progress, such as a step, after which a run ends the stage as"
+            " failed. By default it may take as long as it does."
+        ),
+    ] = None
 
     def __init_subclass__(cls, kind: str | None = None) -> None:
         super().__init_subclass__()
@@ -164,9 +171,16 @@ class StageConfig(Options, ABC):
         elif self.resources.size > 1 and self.resources.strategy != "ddp" and not self.trains:
             message = f"found {self.resources.strategy!r}: only a training shares out its model"
             yield Problem(("resources", "strategy"), message)
+        if self.timeout is not None and self.user_facing and not self.tells_progress():
+            message = f"found {self.timeout:g}: this {self.kind} tells no progress while it works"
+            yield Problem(("timeout",), message)
 
     def stands_alone(self) -> bool:
         """Whether the stage starts from no model of another stage."""
+        return False
+
+    def tells_progress(self) -> bool:
+        """Whether the work tells how far it is (RunWriter.progress), as a `timeout` needs."""
         return False
 
     def without_swap(self) -> tuple[StageConfig, Embedding | None]:

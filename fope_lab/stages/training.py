@@ -203,6 +203,9 @@ class TrainingConfig(StageConfig):
     ] = field(default=None, metadata={"option": "select"})
     seed: int = 0
 
+    def tells_progress(self) -> bool:
+        return True
+
     def held_out(self) -> tuple[str, ...]:
         """The roles of the prepared data that validations read."""
         sources = enumerate(self.data.mix if self.train.validate_every is not None else ())

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fope_lab.store.attempts import BEAT_SECONDS, Attempts, is_gone
+from fope_lab.store.records import StagePaths, read_progress
 
 LOOK_SECONDS = 1.5 * BEAT_SECONDS
 """How long a look at a counter takes."""
@@ -134,3 +135,25 @@ class LeaseObserver:
             return LeaseState.HELD, newest.token
         stale = now - since >= patience_with(newest.owner, self._seconds)
         return (LeaseState.STALE if stale else LeaseState.HELD), newest.token
+
+
+class SignsOfLife:
+    """Watches what stages tell of their progress, by this process's monotonic clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[Path, tuple[object, float]] = {}
+
+    def silent_for(self, paths: StagePaths, attempts: Attempts) -> float:
+        """For how many seconds a stage has neither begun an attempt nor told of progress, as far as
+        this has been asked."""
+        told, now = (attempts.newest_token(), read_progress(paths.progress)), self._clock()
+        before, since = self._seen.get(paths.folder, (None, now))
+        if told != before:
+            self._seen[paths.folder] = told, now
+            return 0.0
+        return now - since
+
+    def forget(self, paths: StagePaths) -> None:
+        """Forget a stage, which may begin again later."""
+        self._seen.pop(paths.folder, None)

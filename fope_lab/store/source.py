@@ -134,15 +134,21 @@ def _closure(modules: Iterable[str]) -> dict[str, Path]:
             continue
         found[name] = path
         package = module if path.name == INIT else module.rpartition(".")[0]
-        imported = _imported_names(path.read_text(encoding="utf-8"), package)
+        imported = _imported_names(path, _stamp(path), package)
         carried = (m for m in imported if _is_ours(m) or plugin_of(m) is not None)
         pending += (m for m in carried if m not in NOT_FOLLOWED)
     return found
 
 
+def _stamp(path: Path) -> tuple[int, int]:
+    """What changes with a file: a process does thousands of stages, and reads a file once."""
+    about = path.stat()
+    return about.st_mtime_ns, about.st_size
+
+
 @functools.cache
-def _imported_names(text: str, package: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_imported(ast.parse(text), package)))
+def _imported_names(path: Path, stamp: tuple[int, int], package: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_imported(ast.parse(path.read_text(encoding="utf-8")), package)))
 
 
 def _is_ours(module: str) -> bool:
@@ -163,6 +169,11 @@ def _imported(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def _source_file(path: Path) -> SourceFile:
+    return _read_file(path, _stamp(path))
+
+
+@functools.cache
+def _read_file(path: Path, stamp: tuple[int, int]) -> SourceFile:
     text = path.read_bytes()
     return SourceFile(hashlib.sha256(text).hexdigest()[:DIGITS], digest_of_code(text.decode()))
 

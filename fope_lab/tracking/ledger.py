@@ -29,6 +29,7 @@ from pydantic import TypeAdapter
 
 from fope_lab.config.atomic_files import create_exclusive, write_atomic, write_json
 from fope_lab.store.root import Store
+from fope_lab.store.source import package_digest
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.database import locked
 from fope_lab.tracking.errors import TrackingError
@@ -120,6 +121,25 @@ class Ledger:
         """Record the run of a stage in the sweep's experiment."""
         if self.run(sweep, kind, key) != record:
             write_json(self._run_file(sweep, kind, key), asdict(record))
+
+    def mark(self, outline: Outline) -> str | None:
+        """A digest that changes with anything that MLflow shows of a sweep whose stages are all
+        done, without reading them; None while one is not, or a plug-in's file is gone."""
+        folder = self.folder(outline.name)
+        try:
+            digest = hashlib.sha256(package_digest().encode())
+        except OSError:
+            return None
+        for name in (PLAN, REPORT):
+            with contextlib.suppress(OSError):
+                digest.update((folder / name).read_bytes())
+        for stage in outline.stages:
+            try:
+                done = self._store.folder(stage.kind, stage.key).paths.done.stat()
+            except OSError:
+                return None
+            digest.update(f"{stage.key} {done.st_ino} {done.st_mtime_ns}\n".encode())
+        return digest.hexdigest()
 
     def pages(self, sweep: str) -> Mapping[str, str]:
         """The recorded pages of a sweep's prepared views, by their names."""

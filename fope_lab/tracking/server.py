@@ -20,6 +20,8 @@ from fope_lab.tracking.uris import is_server, shown, sqlite_file
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+MARK = "fope_lab.sent"
+"""The tag of an experiment that has all that the store has: which state of the store that was."""
 # The file of every SQLite database in use. MLflow keeps connections open until the process ends, so
 # after `rm mlflow.db` it would continue to write to the deleted file.
 _OPEN_DATABASES: dict[Path, database.Identity] = {}
@@ -62,6 +64,14 @@ class Server:
             found.load()
             known = self._experiments[name] = found
         return known
+
+    def mark(self, name: str) -> str | None:
+        """What `set_mark` has left at the experiment `name`, if it is still there."""
+        self._open()
+        entity = self._client.get_experiment_by_name(name)
+        there = entity is not None and entity.lifecycle_stage != "deleted"
+        found: str | None = entity.tags.get(MARK) if there else None
+        return found
 
     def forget(self, name: str) -> None:
         """Load this experiment again at the next call, because its content is no longer known."""

@@ -19,7 +19,7 @@ from fope_lab.tracking.client import as_tracking_error, concerns_one_run, one_li
 from fope_lab.tracking.errors import TrackingError, UnreachableError
 from fope_lab.tracking.ledger import Ledger, RunRecord, damaged_plans, recorded_sweeps
 from fope_lab.tracking.outline import Outline
-from fope_lab.tracking.server import Server
+from fope_lab.tracking.server import MARK, Server
 from fope_lab.tracking.stage_run import EDITION, SUMMARY, metric_path
 from fope_lab.tracking.upload import Upload
 from fope_lab.tracking.uris import PAGES, checked_uri, default_uri, page_link, shown
@@ -37,15 +37,16 @@ class Tracker:
     """
 
     def __init__(self, store_root: str | Path, uri: str | None = None) -> None:
-        self._store = Store.open(store_root)
-        self.uri = default_uri(self._store.root) if uri is None else checked_uri(uri)
+        self.store = Store.open(store_root)
+        self.given_uri = uri
+        self.uri = default_uri(self.store.root) if uri is None else checked_uri(uri)
         self.address = shown(self.uri)
-        self._ledger = Ledger(self._store, self.uri)
-        self._server = Server(self._store.root, self.uri)
-        self._arguments = ["--store", str(self._store.root)]
+        self._ledger = Ledger(self.store, self.uri)
+        self._server = Server(self.store.root, self.uri)
+        self._arguments = ["--store", str(self.store.root)]
         self._arguments += [] if uri is None else ["--tracking-uri", self.address]
         self.patience, self.silence = self._server.patience, self._server.silence
-        self._changes = ChangesSince(self._store)
+        self._changes = ChangesSince(self.store)
         self._outlines: dict[str, tuple[Plan, Outline]] = {}
 
     def record(self, plan: Plan) -> None:
@@ -53,28 +54,30 @@ class Tracker:
         `fope-lab store prune` keeps them. Raises TrackingError if the store can't be written."""
         self._outline(plan)
 
-    def project(self, plan: Plan) -> None:
+    def project(self, plan: Plan | Outline) -> None:
         """Bring the plan's experiment up to date: every stage that has started, and its report.
 
-        Makes a single request if nothing has changed since the last call. Raises TrackingError
-        after sending everything that could be sent.
+        Makes a single request if nothing has changed since the last call, or since any call after
+        which every stage was done. Raises TrackingError after sending everything that could be
+        sent.
         """
-        self._project(self._outline(plan))
+        self._project(plan if isinstance(plan, Outline) else self._outline(plan))
 
     def sync(self) -> list[str]:
         """Bring every sweep that is recorded in this store up to date; returns their names.
 
-        Raises TrackingError after trying every sweep, or at once if MLflow can't be used.
+        It asks for every run, also of a finished sweep: somebody may have deleted one. Raises
+        TrackingError after trying every sweep, or at once if MLflow can't be used.
         """
         problems = [
             f"the record {path} is damaged: the next run of its sweep writes it again. Remove"
             f" {path.parent} to forget the sweep."
-            for path in damaged_plans(self._store)
+            for path in damaged_plans(self.store)
         ]
-        outlines = recorded_sweeps(self._store)
+        outlines = recorded_sweeps(self.store)
         for outline in outlines:
             try:
-                self._project(outline)
+                self._project(outline, every_run=True)
             except UnreachableError:
                 raise
             except TrackingError as error:
@@ -118,7 +121,7 @@ class Tracker:
 
     def sweeps(self) -> list[str]:
         """The names of the sweeps that are recorded in this store."""
-        return [outline.name for outline in recorded_sweeps(self._store)]
+        return [outline.name for outline in recorded_sweeps(self.store)]
 
     def _outline(self, plan: Plan) -> Outline:
         known = self._outlines.get(plan.sweep.name)
@@ -127,11 +130,11 @@ class Tracker:
                 known = self._outlines[plan.sweep.name] = (plan, self._ledger.save_outline(plan))
         return known[1]
 
-    def _project(self, outline: Outline) -> None:
-        snapshot = StoreSnapshot.of(self._store)
+    def _project(self, outline: Outline, *, every_run: bool = False) -> None:
+        snapshot = StoreSnapshot.of(self.store)
         changes = self._changes.within(snapshot)
         try:
-            problems = self._upload(outline, snapshot, changes)
+            problems = self._upload(outline, snapshot, changes, every_run=every_run)
         except Exception as error:
             self._server.forget(outline.name)  # it is not known how much of it arrived
             raise as_tracking_error(error, self.uri) from error
@@ -139,12 +142,17 @@ class Tracker:
             self._server.forget(outline.name)
             raise TrackingError("\n".join(f"{outline.name}, {line}" for line in problems))
 
-    def _upload(self, outline: Outline, store: Store, changes: ChangesSince) -> list[str]:
+    def _upload(
+        self, outline: Outline, store: Store, changes: ChangesSince, *, every_run: bool
+    ) -> list[str]:
         """Send what MLflow lacks of a sweep; returns the problems of single runs."""
         problems: list[str] = []
         with self._ledger.one_writer(outline.name) as same_writer:
             if not same_writer:
                 self._server.forget(outline.name)
+            mark = self._ledger.mark(outline)
+            if mark and not every_run and self._server.mark(outline.name) == mark:
+                return problems
             experiment = self._server.experiment(
                 outline.name, outline.description, self._store_id()
             )
@@ -158,13 +166,15 @@ class Tracker:
                 upload.editions()
             with self._collected(problems, "prepared views"):
                 upload.views()
+            if mark and not problems:
+                experiment.set_tag(MARK, mark)
         return problems
 
     def _store_id(self) -> str:
         """The id of the store. If the store has lost it, a run that is recorded still has it."""
         known = self._ledger.store_id()
         if known is None:
-            outlines = recorded_sweeps(self._store)
+            outlines = recorded_sweeps(self.store)
             records = (self._ledger.run(o.name, s.kind, s.key) for o in outlines for s in o.stages)
             found = (self._server.store_of(record.run_id) for record in records if record)
             known = self._ledger.set_store_id(next(filter(None, found), None))
@@ -193,11 +203,12 @@ class TrackingThread:
     """Uploads the progress of `plans` every `seconds` in the background.
 
     While MLflow is down, slow or refuses a request, `last_error` says so and the pauses grow up to
-    a minute; `unreachable` says why it can't be used at all. Start the thread after ray is
-    imported: two threads that import one package at a time can see a module half initialized.
+    a minute; `unreachable` says why it can't be used at all.
     """
 
-    def __init__(self, tracker: Tracker, plans: Sequence[Plan], seconds: float = 5.0) -> None:
+    def __init__(
+        self, tracker: Tracker, plans: Sequence[Plan | Outline], seconds: float = 5.0
+    ) -> None:
         self.last_error: str | None = None
         self.unreachable: str | None = None
         self._tracker, self._plans, self._seconds = tracker, tuple(plans), seconds
@@ -206,7 +217,7 @@ class TrackingThread:
 
     def start(self) -> None:
         """Import MLflow, which takes 2 s, and start the thread, which uploads in the background."""
-        quiet_mlflow()  # here, not in the thread: Ray Tune imports it on the main thread, too
+        quiet_mlflow()
         self._thread.start()
 
     def flush(self, limit: float = math.inf) -> str | None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from ray.tune.search import Searcher
+from uploads_here import UploadsHere
 
-from fope_lab.orchestration import controller
+from fope_lab.orchestration import controller, run_sweeps
 from fope_lab.orchestration.controller import Watch
 from fope_lab.orchestration.drivers import scratch_folder
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.trial import REASON, STATUS, run_until_ended
+from fope_lab.orchestration.trial import REASON, STATUS, Order, run_until_ended
 from fope_lab.planning.schedule import Capacity, Demand, Lookahead, amounts
 from fope_lab.store.attempts import driver_name
 from fope_lab.store.checkout import Checkout
@@ -33,22 +34,23 @@ def run_stages(
     *,
     watch: Watch,
     sweeps: Sequence[str],
-    needed: Callable[[Mapping[str, StageState]], dict[str, StageState]],
+    needed: Callable[[Mapping[str, StageState]], Mapping[str, StageState]],
     **_: Any,
 ) -> Mapping[str, StageState]:
     """As the controller's, which gives the stages to Ray."""
-    by_key, owner = {stage.key: stage for stage in stages}, driver_name()
-    demands = {
-        key: Demand(amounts(stage.spec.resources), seconds[key], 1) for key, stage in by_key.items()
-    }
-    capacity = Capacity(demands, lambda: ROOM, Lookahead())
-    searcher: Any = StageSearcher(stages, store, owner, capacity, seconds, needed=needed)
-    with scratch_folder(store, owner, sweeps), watch(searcher.states, lambda: ROOM):
-        while (config := searcher.suggest("trial")) != Searcher.FINISHED:
+    owner, orders = driver_name(), dict[str, Order | None]()
+    demands = {s.key: Demand(amounts(s.spec.resources), seconds[s.key], 1) for s in stages}
+    capacity, give = Capacity(demands, lambda: ROOM, Lookahead()), orders.__setitem__
+    searcher = StageSearcher(stages, store, owner, capacity, seconds, give, needed=needed)
+    with scratch_folder(store, owner, sweeps), watch(searcher.states, lambda: ROOM, list):
+        while (config := searcher.suggest("slot")) != Searcher.FINISHED:
             assert config is not None, "nothing runs, and nothing can start"
-            state = run_until_ended(config, by_key, store, Checkout.current())
-            searcher.on_trial_complete("trial", {STATUS: state.status, REASON: state.reason})
-    return dict(searcher.states())
+            searcher.on_trial_start("slot")
+            while (order := orders["slot"]) is not None:
+                state = run_until_ended(order, store, Checkout.current())
+                searcher.on_trial_result("slot", {STATUS: state.status, REASON: state.reason})
+            searcher.on_trial_complete("slot")
+    return searcher.states()
 
 
 @pytest.fixture
@@ -56,3 +58,4 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `fope-lab run` do its stages in this process."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(controller, "run_stages", run_stages)
+    monkeypatch.setattr(run_sweeps, "Uploads", UploadsHere)

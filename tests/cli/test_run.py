@@ -59,7 +59,7 @@ def test_one_failed_stage_stops_nothing_else(finished: RealRun) -> None:
 
 
 def test_rays_chatter_is_silent(finished: RealRun) -> None:
-    for word in ("raylet", "INFO", "WARNING", "DeprecationWarning", "(run_stage pid"):
+    for word in ("raylet", "INFO", "WARNING", "DeprecationWarning", "(run_slot pid"):
         assert word not in finished.output
 
 

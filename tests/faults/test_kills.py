@@ -157,8 +157,15 @@ def test_the_driver_or_ray_killed_in_the_middle(run: Run) -> None:
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()
 
-    driver = start_training(run)
-    interrupted = [folder for folder in run.of_kind("pretrain") if under_way(folder)]
+    driver = run.start()
+    interrupted: list[StageFolder] = []
+
+    def some_are_past_a_checkpoint() -> bool:
+        trainings = run.of_kind("pretrain")
+        interrupted[:] = [one for one in trainings if under_way(one) and one.checkpoint()]
+        return bool(interrupted)
+
+    run.wait(some_are_past_a_checkpoint)
     sessions += [_session(run)]
     os.kill(driver.pid, signal.SIGKILL)
     tokens = {folder: folder.attempts.newest_token() for folder in interrupted}

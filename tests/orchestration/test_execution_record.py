@@ -14,7 +14,7 @@ import torch
 
 from fope_lab.config.devices import this_machine
 from fope_lab.config.processor import processor
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, execution_record, run_until_ended
+from fope_lab.orchestration.trial import Order, execution_record, run_until_ended
 from fope_lab.planning.forecast import Workload, calibrate, workload_of
 from fope_lab.stages.base import Resources
 from fope_lab.store.root import Store
@@ -36,8 +36,7 @@ def stage(tmp_path: Path) -> Any:
 
 def test_a_finished_stage_calibrates(tmp_path: Path, stage: Any) -> None:
     store = Store(tmp_path / "store")
-    config = {KEY: stage.key, OWNER: "test", SUPERSEDE: None}
-    assert run_until_ended(config, {stage.key: stage}, store).is_done
+    assert run_until_ended(Order(stage.key, {stage.key: stage}, "test"), store).is_done
     done = json.loads((store.folder(stage.kind, stage.key).path / "DONE").read_text())
     ran = done["ran"]
     assert (ran["device"], ran["workers"], ran["resumed"]) == ("cpu", 1, False)
@@ -62,9 +61,8 @@ def test_torch_computes_with_a_thread_on_each_cpu(
     monkeypatch.setattr(torch, "get_num_threads", lambda: chosen[-1])
     resources = dataclasses.replace(stage.spec.resources, cpus=cpus)
     stage = dataclasses.replace(stage, spec=dataclasses.replace(stage.spec, resources=resources))
-    config = {KEY: stage.key, OWNER: "test", SUPERSEDE: None}
     store = Store(tmp_path / "store")
-    assert run_until_ended(config, {stage.key: stage}, store).is_done
+    assert run_until_ended(Order(stage.key, {stage.key: stage}, "test"), store).is_done
     assert chosen == [threads]
     ran = json.loads((store.folder(stage.kind, stage.key).path / "DONE").read_text())["ran"]
     assert (ran["threads"], ran["work"]["threads"]) == (threads, threads)

@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich.console import Console
 from fope_lab.orchestration import live_view as viewing
 from fope_lab.orchestration.live_view import LiveScreen, live_view
 from fope_lab.orchestration.progress import RunProgress, Snapshot
+from fope_lab.planning.schedule import Demand
 from fope_lab.store.root import Store
 from fope_lab.store.state import CACHED, StageState, Status
 from fope_lab.sweep import Sweep, load_sweep
@@ -95,11 +96,17 @@ class Run:
     store: Store
     states: dict[str, StageState]
     time: float = 0.0
+    slots: Sequence[tuple[Demand, float]] = ()
 
     def progress(self, forecast: float | None = 10.0) -> RunProgress:
         forecasts = {stage.key: forecast for stage in self.sweep.stages}
         return RunProgress(
-            self.sweep.stages, self.store, forecasts, lambda: {"CPU": 12.0}, lambda: self.time
+            self.sweep.stages,
+            self.store,
+            forecasts,
+            lambda: {"CPU": 12.0},
+            lambda: self.slots,
+            lambda: self.time,
         )
 
     def lines(self, now: Snapshot, width: int = COLUMNS, height: int = ROWS) -> list[str]:
@@ -178,6 +185,20 @@ def test_at_100_by_30_all_that_matters_is_there(run: Run, now: Snapshot) -> None
     assert [row.rstrip().endswith("41% MFU") for row in running] == [True] + 11 * [False]
     assert any(line.startswith("failed 3 stages: the loss is not a number") for line in lines)
     assert "blocked by them: 16 stages" in map(str.rstrip, lines)
+
+
+def test_what_has_been_waited_for_for_long_is_told(run: Run) -> None:
+    demand, group = Demand({"CPU": 4, "GPU": 1}, 1.0), Demand({"CPU": 8}, 1.0, 2)
+    run.slots = [(demand, 30.4), (demand, 4.0), (Demand({"CPU": 1}, 1.0), 9.0), (group, 70.0)]
+    try:
+        lines = [line.rstrip() for line in run.lines(run.progress().snapshot(run.states))]
+    finally:
+        run.slots = ()
+    has = "the cluster has 12 CPU, 0 GPU"
+    assert [line for line in lines if line.startswith("waiting for")] == [
+        f"waiting for 2 slots of 4 CPU, 1 GPU each, asked for 30 s ago; {has}",
+        f"waiting for a slot of 8 CPU for 2 workers, asked for 70 s ago; {has}",
+    ]
 
 
 def test_the_time_left_follows_from_what_has_run(run: Run, now: Snapshot) -> None:

@@ -212,9 +212,10 @@ def test_lines_about_stages_leave_out_what_the_first_axis_of_a_zip_determines(st
     progress: Any = SimpleNamespace(stages=stages, store=store)
     with live_view._lines(progress, console) as show:
         for states in (waiting, done):
-            now: Any = SimpleNamespace(states=states)
+            now: Any = SimpleNamespace(states=states, waits=["a slot of 2 CPU"])
             show(now)
     assert [line.split()[1:] for line in out.getvalue().splitlines()] == [
+        ["waiting", "for", "a", "slot", "of", "2", "CPU"],
         ["done", "s[x=a,seed=0]"],
         ["done", "s[x=b,seed=0]"],
     ]

@@ -10,7 +10,9 @@ from sections import read_section
 
 from fope_lab.config.problems import ConfigError
 from fope_lab.evaluation.analysis import AnalysisStage
-from fope_lab.orchestration.controller import ResourcesError, placement, require_nodes
+from fope_lab.orchestration.nodes import NodeType, ResourcesError, placement, require_nodes
+from fope_lab.orchestration.trial import SLOT, WORKERS
+from fope_lab.planning.schedule import amounts
 from fope_lab.stages.base import Resources
 from fope_lab.sweep import SweepError, load_sweep
 
@@ -74,17 +76,44 @@ def test_work_that_can_not_be_shared_has_one_worker(given: dict[str, int], name:
 
 def test_a_machine_must_hold_all_workers_of_a_stage(tmp_path: Path) -> None:
     stages = load_sweep(sweep_of(tmp_path, "{workers: 4, gpus: 4, cpus: 2}")).stages
-    require_nodes(stages, {"CPU": 8, "GPU": 4})
+    require_nodes(stages, [NodeType("this machine", {"CPU": 8, "GPU": 4, "memory": 1e9}, 1)])
     with pytest.raises(ResourcesError) as error:
-        require_nodes(stages, {"CPU": 7, "GPU": 2})
-    assert str(error.value).splitlines() == [
-        "pretrain[seed=0] needs 8 CPU for its 4 workers, this machine has 7",
-        "pretrain[seed=0] needs 4 GPU for its 4 workers, this machine has 2",
-    ]
+        require_nodes(stages, [NodeType("this machine", {"CPU": 7, "memory": 1e9}, 1)])
+    assert str(error.value) == (
+        "pretrain[seed=0] needs 2 CPU, 1 GPU for each of its 4 workers: this machine has 7 CPU,"
+        " 0 GPU"
+    )
+
+
+def test_the_nodes_that_may_come_must_hold_all_workers_of_a_stage(tmp_path: Path) -> None:
+    stages = load_sweep(sweep_of(tmp_path, "{workers: 4, gpus: 4, cpus: 0.1}")).stages
+    head, small = NodeType("node 10.0.0.1", {"CPU": 8}, 1), {"CPU": 0.3, "GPU": 3}
+    require_nodes(stages, [head, NodeType("small", small, 2)])
+    with pytest.raises(ResourcesError) as error:
+        require_nodes(stages, [NodeType("small", small, 1), NodeType("cpu", {"CPU": 64}, 9)])
+    assert str(error.value) == (
+        "pretrain[seed=0] needs 0.1 CPU, 1 GPU for each of its 4 workers: small has 0.3 CPU, 3 GPU;"
+        " cpu has 64 CPU, 0 GPU, 9 at most"
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"analysis": "harmonics", "timeout": 0}, "timeout: found 0, needs more than 0"),
+        ({"analysis": "harmonics", "timeout": 5},
+         "timeout: found 5: this analysis tells no progress while it works"),
+    ],
+)  # fmt: skip
+def test_a_wrong_timeout(section: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        read_section(AnalysisStage, section)
+    assert str(error.value) == told
 
 
 def test_only_a_single_worker_is_in_the_trials_own_placement_group() -> None:
-    one = placement(read_section(Resources, {"cpus": 2, "gpus": 0.5}), "127.0.0.1")
-    assert one.bundles == [{"CPU": 2, "GPU": 0.5}]
-    several = placement(read_section(Resources, {"workers": 2}), "127.0.0.1")
-    assert several.required_resources == {"node:127.0.0.1": 0.001}
+    one, several = Resources(cpus=2, gpus=0.5), Resources(workers=2)
+    slot = placement({SLOT: amounts(one), WORKERS: one.size}, "127.0.0.1")
+    assert slot.bundles == [{"CPU": 2, "GPU": 0.5}]
+    slot = placement({SLOT: amounts(several), WORKERS: several.size}, "127.0.0.1")
+    assert slot.required_resources == {"node:127.0.0.1": 0.001}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from uploads_here import UploadsHere
 
 from fope_lab.orchestration import controller
 from fope_lab.orchestration import run_sweeps as running
@@ -75,7 +76,8 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(running, "Uploads", UploadsHere)
     return Run(tmp_path)
 
 
@@ -83,7 +85,7 @@ def run(tmp_path: Path) -> Run:
 def test_a_broken_report_hides_no_failure(
     name: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, None))
+    monkeypatch.setattr(running, "_run_stages", lambda *_: run.states)
     monkeypatch.setattr(running, name, broken)
     with pytest.raises(OSError, match="no space left"):
         run()
@@ -92,7 +94,7 @@ def test_a_broken_report_hides_no_failure(
 
 def test_a_failure_is_told_as_a_cause_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """`report` lists the stages that are missing; a run has told why."""
-    monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, "MLflow was too slow"))
+    monkeypatch.setattr(running, "_run_stages", lambda *_: run.states)
     run()
     run.assert_failures_are_printed()
     assert "Missing:" not in run.output.getvalue()
@@ -108,7 +110,7 @@ def test_a_run_that_ends_early_hides_no_failure(
     """A stage failed an hour before Ctrl-C, or before Ray itself met the full disk."""
 
     def run_stages(*_: object, watch: Any, **__: object) -> None:
-        with watch(lambda: run.states, lambda: {"CPU": 1.0}):
+        with watch(lambda: run.states, lambda: {"CPU": 1.0}, list):
             raise error
 
     monkeypatch.setattr(controller, "run_stages", run_stages)
@@ -129,7 +131,7 @@ def test_a_run_that_ends_early_hides_no_failure(
 def test_a_full_disk_costs_the_report_but_not_the_end_of_the_run(
     owner: Any, name: str, told: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, None))
+    monkeypatch.setattr(running, "_run_stages", lambda *_: run.states)
     monkeypatch.setattr(owner, name, broken)
     assert len(run()) == 2
     assert told in run.output.getvalue()
@@ -137,7 +139,7 @@ def test_a_full_disk_costs_the_report_but_not_the_end_of_the_run(
 
 
 def test_a_broken_upload_costs_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, None))
+    monkeypatch.setattr(running, "_run_stages", lambda *_: run.states)
     monkeypatch.setattr(Tracker, "project", broken)
     assert len(run()) == 2
     lines = [line for line in run.output.getvalue().splitlines() if "not up to date" in line]
@@ -150,8 +152,14 @@ def test_an_upload_that_did_not_finish_is_not_tried_again(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its thread still holds the lock, so that another try could only wait for it."""
-    monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, "MLflow was too slow"))
-    monkeypatch.setattr(Tracker, "project", broken)
+    slow = "MLflow was too slow"
+
+    def run_stages(stages: Any, plans: Any, store: Any, seconds: Any, uploads: Any, *_: Any) -> Any:
+        uploads.unreachable = slow
+        return run.states
+
+    monkeypatch.setattr(running, "_run_stages", run_stages)
+    monkeypatch.setattr(UploadsHere, "flush", broken)
     run()
     advice = f"Run `fope-lab sync --store {run.store}` to finish it.\n"
     assert f"MLflow is not up to date: MLflow was too slow. {advice}" in run.output.getvalue()
@@ -165,9 +173,9 @@ def test_a_sweep_is_recorded_before_its_first_stage_runs(
     """So that nobody removes a finished stage that it is about to read."""
     recorded: list[str] = []
 
-    def run_stages(*_: object) -> tuple[Mapping[str, StageState], None]:
+    def run_stages(*_: object) -> Mapping[str, StageState]:
         recorded.extend(stage.key for sweep in recorded_sweeps(store) for stage in sweep.stages)
-        return run.states, None
+        return run.states
 
     store = Store(run.store)
     monkeypatch.setattr(running, "_run_stages", run_stages)

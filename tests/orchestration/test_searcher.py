@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import itertools
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +19,14 @@ from hypothesis import strategies as st
 from ray.tune.search import Searcher
 
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.trial import KEY, REASON, STATUS
+from fope_lab.orchestration.trial import (
+    NODE_LOSSES,
+    PROCESS_RETRIES,
+    REASON,
+    STATUS,
+    WORKERS,
+    Order,
+)
 from fope_lab.planning.schedule import (
     Capacity,
     Demand,
@@ -42,6 +51,7 @@ class Node:
     parents: dict[str, str] = field(default_factory=dict)
     kind: str = KIND
     workers: int = 1
+    timeout: float | None = None
 
     @property
     def label(self) -> str:
@@ -53,7 +63,8 @@ class Node:
 
     @property
     def spec(self) -> Any:
-        return SimpleNamespace(resources=SimpleNamespace(cpus=1, gpus=0, size=self.workers))
+        resources = SimpleNamespace(cpus=1, gpus=0, size=self.workers)
+        return SimpleNamespace(resources=resources, timeout=self.timeout)
 
 
 def searcher_of(
@@ -63,15 +74,18 @@ def searcher_of(
     seconds: dict[str, float],
     clock: Callable[[], float] = lambda: 0.0,
     lookahead: Lookahead | None = None,
-    is_ending: Callable[[], bool] = lambda: False,
-    needed: Callable[[Mapping[str, StageState]], dict[str, StageState]] = dict,
-) -> Any:
-    """For a cluster of `slots` CPUs, of which each worker takes one."""
+    watch: Callable[[], float] = time.monotonic,
+    **options: Any,
+) -> tuple[Any, dict[str, Order | None]]:
+    """For a cluster of `slots` CPUs, of which each worker takes one; also the orders of trials."""
+    orders: dict[str, Order | None] = {}
     demands = {
         node.key: Demand({"CPU": node.workers}, seconds[node.key], node.workers) for node in nodes
     }
     capacity = Capacity(demands, lambda: {"CPU": slots}, lookahead or Lookahead(), clock)
-    return StageSearcher(nodes, store, "driver", capacity, seconds, is_ending, needed)  # type: ignore[arg-type]
+    given: Any = (nodes, store, "driver", capacity, seconds, orders.__setitem__)
+    searcher: Any = StageSearcher(*given, clock=watch, **options)
+    return searcher, orders
 
 
 def finish(store: Store, key: str) -> None:
@@ -104,27 +118,35 @@ def simulate(
 
     Fails if more is handed out than there is, or if nothing more happens.
     """
-    now, running, order = 0.0, [], []
-    searcher = searcher_of(nodes, store, slots, estimates or seconds, lambda: now)
+    now, order = 0.0, list[str]()
+    running: list[tuple[float, str, str]] = []
+    searcher, orders = searcher_of(nodes, store, slots, estimates or seconds, lambda: now)
     by_key = {node.key: node for node in nodes}
-    while True:
-        while True:
-            trial = f"trial {len(order)}"
-            config = searcher.suggest(trial)
-            if config == Searcher.FINISHED:
-                return now, order
-            if config is None:
-                break
-            key = config[KEY]
-            for parent in by_key[key].parents.values():
-                assert store.folder(KIND, parent).is_done()
-            order.append(key)
-            heapq.heappush(running, (now + seconds[key], trial, key))
-            assert sum(by_key[key].workers for _, _, key in running) <= slots
+
+    def follow(trial: str) -> None:
+        if (given := orders[trial]) is None:
+            searcher.on_trial_complete(trial, {})
+            return
+        for parent in by_key[given.key].parents.values():
+            assert store.folder(KIND, parent).is_done()
+        order.append(given.key)
+        heapq.heappush(running, (now + seconds[given.key], trial, given.key))
+        assert sum(by_key[key].workers for _, _, key in running) <= slots
+
+    for number in itertools.count():
+        config = searcher.suggest(str(number))
+        if config == Searcher.FINISHED:
+            return now, order
+        if config is not None:
+            searcher.on_trial_start(str(number))
+            follow(str(number))
+            continue
         assert running, "nothing runs, yet the searcher is not finished"
         now, trial, key = heapq.heappop(running)
         finish(store, key)
-        searcher.on_trial_complete(trial, {STATUS: "done"})
+        searcher.on_trial_result(trial, {STATUS: "done"})
+        follow(trial)
+    raise AssertionError
 
 
 @settings(max_examples=80, deadline=None)
@@ -175,14 +197,14 @@ def test_a_grid_of_large_trainings_and_small_evaluations_fills_the_cluster(
     """Trainings by 1, 2 or 4 workers, each with an extension and four evaluations."""
     nodes, seconds = [], {}
     for i in range(12):
-        for kind, parent, workers, time in [
+        for kind, parent, workers, long in [
             ("train", None, 2 ** (i % 3), 10.0 + i % 4),
             ("extend", "train", 2 ** (i % 3), 4.0),
             *[(f"evaluate {j}", "train" if j % 2 else "extend", 1, 1.0 + j / 2) for j in range(4)],
         ]:
             parents = {"from": f"{parent} {i}"} if parent else {}
             nodes.append(Node(f"{kind} {i}", parents, workers=workers))
-            seconds[f"{kind} {i}"] = time
+            seconds[f"{kind} {i}"] = long
     makespan, _ = simulate(nodes, seconds, slots, Store(tmp_path))
     work = sum(seconds[node.key] * node.workers for node in nodes)
     longest = max(remaining_path(nodes, seconds).values())  # type: ignore[arg-type]
@@ -193,30 +215,59 @@ class Run:
     """A searcher driven as Tune drives it: stages by key, each with the key of its parent."""
 
     def __init__(
-        self, store: Store, stages: Mapping[str, str | None], slots: int = 2, **options: Any
+        self,
+        store: Store,
+        stages: Mapping[str, str | None],
+        slots: int = 2,
+        seconds: dict[str, float] | None = None,
+        **options: Any,
     ) -> None:
-        self.store, self.trials = store, dict[str, str]()
         nodes = [Node(key, {"from": of} if of else {}) for key, of in stages.items()]
-        self.searcher = searcher_of(nodes, store, slots, dict.fromkeys(stages, 1.0), **options)
+        self._of(nodes, store, slots, seconds or dict.fromkeys(stages, 1.0), **options)
+
+    def _of(self, nodes: list[Node], store: Store, *given: Any, **options: Any) -> None:
+        self.store, self.trials, self.number = store, dict[str, str](), itertools.count()
+        self.searcher, self.orders = searcher_of(nodes, store, *given, **options)
+
+    @classmethod
+    def of(cls, nodes: list[Node], store: Store, *given: Any, **options: Any) -> Run:
+        run = cls.__new__(cls)
+        run._of(nodes, store, *given, **options)
+        return run
 
     def next(self) -> Any:
-        """The key of the stage that Tune gets now; else None, or FINISHED."""
-        trial = f"t{len(self.trials)}"
+        """The key of the stage that a new slot gets now; else None, or FINISHED."""
+        trial = f"t{next(self.number)}"
         config = self.searcher.suggest(trial)
         if not isinstance(config, dict):
             return config
-        self.trials[config[KEY]] = trial
-        return config[KEY]
+        self.searcher.on_trial_start(trial)
+        return self._given(trial)
 
-    def end(self, key: str, status: str = "done", reason: str = "") -> None:
-        """End the trial of a stage; one that is done has finished it."""
+    def _given(self, trial: str) -> str | None:
+        """The key of the stage that a slot has got; one that has none ends."""
+        if (order := self.orders[trial]) is None:
+            self.searcher.on_trial_complete(trial, {})
+            return None
+        self.trials[order.key] = trial
+        return order.key
+
+    def end(self, key: str, status: str = "done", reason: str = "") -> str | None:
+        """Let a slot report on its stage, which it has finished if it is done; returns the key of
+        the stage that it gets next, and ends a slot that gets none."""
         if status == "done" and not self.folder(key).is_done():
             finish(self.store, key)
-        self.searcher.on_trial_complete(self.trials[key], {STATUS: status, REASON: reason})
+        trial = self.trials[key]
+        self.searcher.on_trial_result(trial, {STATUS: status, REASON: reason})
+        return self._given(trial)
 
-    def die(self, key: str) -> None:
-        """End the trial of a stage as Tune does when its process has died too often."""
-        self.searcher.on_trial_complete(self.trials[key], None, error=True)
+    def die(self, key: str, times: int = PROCESS_RETRIES + 1, *, lost_node: bool = False) -> None:
+        """Let the process of a stage die."""
+        for _ in range(times):
+            trial = self.trials[key]
+            self.searcher.note_death(trial, lost_node=lost_node)
+            if self.state(key).status is Status.WAITING:
+                self.searcher.on_trial_start(trial)
 
     def folder(self, key: str) -> StageFolder:
         return self.store.folder(KIND, key)
@@ -240,16 +291,16 @@ def store(tmp_path: Path) -> Store:
 def test_a_group_that_waits_is_overtaken_only_by_what_does_not_delay_it(store: Store) -> None:
     nodes = [Node("long"), Node("group", workers=2), Node("brief"), Node("slow")]
     seconds = {"long": 8.0, "group": 7.0, "brief": 3.0, "slow": 6.0}
-    now, run = 0.0, Run(store, {})
-    run.searcher = searcher_of(nodes, store, 2, seconds, lambda: now)
+    now = 0.0
+    run = Run.of(nodes, store, 2, seconds, lambda: now)
     assert run.next() == "long"
     now = 2.5  # so that slow would end after long
     assert run.next() == "brief"
-    run.end("brief")
-    assert run.next() is None, "slow would delay the group"
-    run.end("long")
+    assert run.end("brief") is None, "slow would delay the group"
+    assert run.next() is None
+    assert run.end("long") is None, "the group needs the room of its slot"
     assert [run.next(), run.next()] == ["group", None]
-    run.end("group")
+    assert run.end("group") is None
     assert run.next() == "slow"
 
 
@@ -257,9 +308,9 @@ def test_what_waits_for_an_autoscaler_is_handed_out_a_few_at_a_time(store: Store
     nodes = [Node(f"group {i}", workers=4) for i in range(3)] + [Node(str(i)) for i in range(4)]
     seconds = {node.key: 9.0 if node.workers > 1 else 1.0 for node in nodes}
     lookahead = Lookahead(stages=3, groups=2)
-    searcher = searcher_of(nodes, store, 1, seconds, lookahead=lookahead)
+    searcher, _ = searcher_of(nodes, store, 1, seconds, lookahead=lookahead)
     given = [searcher.suggest(f"t{i}") for i in range(4)]
-    assert [one and one[KEY][:5] for one in given] == ["group", "group", None, None]
+    assert [one and one[WORKERS] for one in given] == [4, 4, None, None]
     singles = Run(store, dict.fromkeys("0123"), slots=1, lookahead=lookahead)
     assert [singles.next() is None for _ in range(4)] == [False] * 3 + [True]
 
@@ -271,16 +322,44 @@ def test_the_longest_remaining_path_goes_first(store: Store) -> None:
     assert makespan == 15.0
 
 
+def test_a_slot_that_starts_gets_what_is_most_urgent_then(store: Store) -> None:
+    """And what it was asked for is done by a slot that was free before."""
+    seconds = {"first": 1.0, "second": 2.0, "third": 3.0, "long": 9.0}
+    stages = {"first": None, "second": None, "third": None, "long": "third"}
+    run = Run(store, stages, seconds=seconds)
+    assert run.next() == "third"
+    assert run.searcher.suggest("starts") is not None, "for the second"
+    assert run.searcher.suggest("too many") is None
+    assert run.end("third") == "long"
+    run.searcher.on_trial_start("starts")
+    assert run.orders["starts"].key == "second"  # type: ignore[union-attr]
+
+
+def test_a_slot_does_one_stage_after_another_while_another_one_starts(store: Store) -> None:
+    run = Run(store, dict.fromkeys("abcd"))
+    assert run.next() == "a"
+    assert run.searcher.suggest("starts") is not None
+    assert [run.end("a"), run.end("b"), run.end("c"), run.end("d")] == ["b", "c", "d", None]
+    assert run.next() == Searcher.FINISHED
+    run.searcher.on_trial_start("starts")
+    assert run.orders["starts"] is None
+
+
+def test_a_slot_is_asked_for_each_stage_that_is_ready_and_no_more(store: Store) -> None:
+    run = Run(store, {"a": None, "b": None, "c": "a"}, slots=9)
+    asked = [run.searcher.suggest(f"slot {i}") for i in range(4)]
+    assert [one is None for one in asked] == [False, False, True, True]
+
+
 def test_a_failed_stage_fails_its_descendants_and_nothing_else(store: Store) -> None:
     stages = {"a": None, "b": None, "a child": "a", "a grandchild": "a child", "b child": "b"}
     run = Run(store, stages, slots=1)
     assert run.next() == "a"
     with pytest.raises(RuntimeError), run.folder("a").begin("driver", {}):
         raise RuntimeError("no luck")
-    run.end("a", "failed")
-    for key in ("b", "b child"):
-        assert run.next() == key
-        run.end(key)
+    assert run.end("a", "failed") == "b"
+    assert run.end("b") == "b child"
+    assert run.end("b child") is None
     assert run.next() == Searcher.FINISHED
     assert run.statuses() == {
         "a": Status.FAILED, "a child": Status.BLOCKED, "a grandchild": Status.BLOCKED,
@@ -294,17 +373,17 @@ def test_a_damaged_parent_is_re_run_before_its_child_and_not_for_ever(store: Sto
     finish(store, "a")
     run = Run(store, {"a": None, "b": "a"})
 
-    def lose() -> None:
-        assert run.next() == "b"
+    def lose() -> str | None:
         run.folder("a").set_aside("driver", "model changed")
-        run.end("b", "waiting", "A: model changed")
+        return run.end("b", "waiting", "A: model changed")
 
-    lose()
-    assert [run.next(), run.next()] == ["a", None]
-    run.end("a")
+    assert run.next() == "b"
+    assert lose() == "a"
+    assert run.next() is None
+    assert run.end("a") == "b"
     again = dataclasses.replace(run.folder("a").state(), reason="A: model changed")
     assert run.state("a") == again
-    lose()
+    assert lose() is None
     assert run.next() == Searcher.FINISHED
     assert run.statuses() == {"a": Status.FAILED, "b": Status.BLOCKED}
     assert run.state("a").reason == "damaged twice: A: model changed"
@@ -315,12 +394,10 @@ def test_two_children_of_a_damaged_parent_re_run_it_once(store: Store) -> None:
     run = Run(store, {"a": None, "b": "a", "c": "a"})
     assert {run.next(), run.next()} == {"b", "c"}
     run.folder("a").set_aside("driver", "model changed")
-    run.end("b", "waiting", "A: model changed")
-    assert run.next() == "a"
-    run.end("c", "waiting", "A: its checkpoint is gone")
+    assert run.end("b", "waiting", "A: model changed") == "a"
+    assert run.end("c", "waiting", "A: its checkpoint is gone") is None
     assert run.next() is None
-    run.end("a")
-    assert {run.next(), run.next()} == {"b", "c"}
+    assert {run.end("a"), run.next()} == {"b", "c"}
     assert run.state("a").reason == "A: model changed"
 
 
@@ -350,12 +427,12 @@ def test_children_of_a_parent_that_was_re_run_are_kept_if_they_read_the_same(
     run = Run(store, {"a": None, "b": "a", "c": "b"})
     assert [run.next(), run.next()] == ["a", None]
     train(store, weights)
-    run.end("a")
-    if weights == "other weights":
-        assert run.next() == "b"
+    other = weights == "other weights"
+    assert run.end("a") == ("b" if other else None)
+    if other:
         assert run.folder("b").state().reason == "to be re-run: b: its parent a was re-run"
         read_parent(store, "b", "a")  # its output is what it was
-        run.end("b")
+        assert run.end("b") is None
         assert run.state("b").reason == "b: its parent a was re-run"
     assert run.next() == Searcher.FINISHED
 
@@ -397,8 +474,7 @@ def test_a_stage_of_another_driver_is_waited_for_and_then_taken_from_the_store(
 def test_a_trial_that_found_the_stage_held_gives_it_back(store: Store) -> None:
     run = Run(store, {"a": None})
     assert run.next() == "a"
-    run.end("a", "running")
-    assert run.next() == "a"
+    assert run.end("a", "running") == "a"
 
 
 def test_a_stage_whose_process_died_is_failed_in_the_store_too(store: Store) -> None:
@@ -406,7 +482,9 @@ def test_a_stage_whose_process_died_is_failed_in_the_store_too(store: Store) -> 
     run = Run(store, {"a": None, "b": "a"})
     run.next()
     run.begin_and_die("a")
-    run.die("a")
+    run.die("a", PROCESS_RETRIES)
+    assert run.state("a") == StageState(Status.RUNNING, "its process died; try 4 of 4")
+    run.die("a", 1)
     assert run.state("a") == run.folder("a").state()
     assert run.statuses() == {"a": Status.FAILED, "b": Status.BLOCKED}
     assert run.state("a").reason.startswith("its process died on every try, the last time on ")
@@ -417,8 +495,8 @@ def test_a_stage_that_another_driver_took_from_a_dead_process_is_left_to_it(stor
     run.next()
     run.begin_and_die("a")
     with run.folder("a").begin("another driver", {}, supersede=1):
-        run.die("a")
-        assert run.next() is None
+        run.die("a", 1)
+        assert run.orders[run.trials["a"]] is None
         assert run.state("a").elsewhere
     assert run.folder("a").attempts.record(1).end is None  # type: ignore[union-attr]
 
@@ -428,6 +506,86 @@ def test_a_stage_that_never_began_is_failed(store: Store) -> None:
     run.next()
     run.die("a")
     assert run.state("a") == StageState(Status.FAILED, "its process died before it could begin")
+
+
+def test_a_slot_whose_process_never_starts_fails_one_stage_and_another_slot_goes_on(
+    store: Store,
+) -> None:
+    run = Run(store, {"a": None, "b": None})
+    run.searcher.suggest("slot")
+    for _ in range(PROCESS_RETRIES):
+        run.searcher.note_death("slot")
+        run.searcher.note_death("slot", lost_node=True)
+    assert run.state("a").status is Status.WAITING
+    run.searcher.note_death("slot")
+    assert run.state("a") == StageState(Status.FAILED, "its process died before it could begin")
+    run.searcher.on_trial_start("slot")
+    assert run.orders["slot"].key == "b"  # type: ignore[union-attr]
+
+
+def test_a_lost_node_costs_no_try_and_a_stage_that_takes_every_node_with_it_is_given_up(
+    store: Store,
+) -> None:
+    run = Run(store, {"a": None}, slots=1)
+    run.next()
+    run.die("a", NODE_LOSSES, lost_node=True)
+    assert run.state("a").reason == f"its node was lost; time {NODE_LOSSES}"
+    run.die("a", PROCESS_RETRIES)
+    assert run.state("a").reason == f"its process died; try {PROCESS_RETRIES + 1} of 4"
+    run.begin_and_die("a")
+    run.die("a", 1, lost_node=True)
+    assert run.state("a").status is Status.FAILED
+
+
+def test_a_stage_without_progress_is_ended_after_its_timeout(store: Store) -> None:
+    """Its slot does the next one, but only in another process. What tells of progress, has no
+    timeout, or waits for its workers goes on."""
+    now = 0.0
+    nodes = [
+        Node("hangs", timeout=2),
+        Node("works", timeout=2),
+        Node("is free"),
+        Node("waits", workers=2, timeout=2),
+    ]
+    seconds = {node.key: 1.0 for node in nodes} | {"next": 0.5}
+    run = Run.of([*nodes, Node("next")], store, 5, seconds, watch=lambda: now)
+    assert [run.next() for _ in nodes] == [node.key for node in nodes]
+    attempts = {node.key: run.folder(node.key).begin("driver", {}) for node in nodes}
+    for step in range(13):
+        now = 10.0 * step
+        attempts["works"].writer.progress(step, 99, at_once=True)
+        silent = run.searcher.silent()
+        assert bool(silent) is (step == 12), now
+    trial = run.trials["hangs"]
+    assert {key: stage.key for key, stage in silent.items()} == {trial: "hangs"}
+    failed = run.state("hangs")
+    assert (failed.status, failed.reason) == (
+        Status.FAILED, "no progress for 2 min, its timeout",
+    )  # fmt: skip
+    assert failed == run.folder("hangs").state()
+    assert not run.searcher.silent()
+    run.searcher.on_trial_result(trial, {STATUS: "failed"})  # it had just come to an end
+    assert run.orders[trial] is None
+    run.searcher.note_death(trial)
+    assert run.state("hangs") == failed
+    run.searcher.on_trial_start(trial)
+    assert run.orders[trial].key == "next"  # type: ignore[union-attr]
+    for attempt in attempts.values():
+        attempt.heartbeat.stop()
+
+
+def test_what_slots_wait_for(store: Store) -> None:
+    now = 5.0
+    run = Run(store, {"a": None, "b": None}, watch=lambda: now)
+    run.next()
+    run.searcher.suggest("slot")
+    now = 9.0
+    assert run.searcher.waits() == [(Demand({"CPU": 1}, 1.0), 4.0)]
+    run.searcher.on_trial_start("slot")
+    assert not run.searcher.waits()
+    run.searcher.note_death("slot")
+    now = 10.0
+    assert run.searcher.waits() == [(Demand({"CPU": 1}, 1.0), 1.0)]
 
 
 def test_a_reason_that_only_the_trial_knows_is_recorded_once_there_is_room(
@@ -464,7 +622,7 @@ def test_a_run_that_ends_gives_no_more_stages_and_blocks_none(store: Store) -> N
         ending[0] = True
         attempt.writer.progress(3, 9)
     for key in "ab":
-        run.end(key, "interrupted")
+        assert run.end(key, "interrupted") is None
     # Tune would wait for a stage for ten minutes, and look at nothing else, if it got None.
     assert run.next() == Searcher.FINISHED
     waiting = dict.fromkeys(("b", "c", "child"), Status.WAITING)
@@ -490,8 +648,8 @@ def test_a_stage_whose_process_died_says_so_while_it_runs_again_and_when_it_is_d
 ) -> None:
     run = Run(store, {"a": None})
     run.next()
-    for trial in (run.trials["a"], run.trials["a"], "of another driver"):
-        run.searcher.note_death(trial)
+    run.searcher.note_death("of another driver")
+    run.die("a", 2)
     assert run.state("a") == StageState(Status.RUNNING, "its process died; try 3 of 4")
     run.end("a")
     done = run.state("a")
@@ -515,7 +673,7 @@ def test_what_is_asked_for_after_its_parent_failed_is_blocked(store: Store) -> N
     assert {run.next(), run.next()} == {"a", "b"}
     run.die("b")
     assert run.state("c").status is Status.IF_NEEDED
-    run.end("a")
+    assert run.end("a") is None
     assert run.state("c").status is Status.BLOCKED
     assert run.next() == Searcher.FINISHED
 
@@ -532,8 +690,7 @@ def test_a_stage_starts_only_once_a_result_has_shown_that_it_is_needed(store: St
     run = Run(store, dict.fromkeys("abc"), slots=4, needed=needed)
     assert [run.next(), run.next()] == ["a", None]
     assert run.state("c").status is Status.IF_NEEDED
-    run.end("a")
-    assert run.next() == "b"
-    run.end("b")
+    assert run.end("a") == "b"
+    assert run.end("b") is None
     assert run.next() == Searcher.FINISHED
     assert run.state("c").status is Status.NOT_NEEDED

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
+import random
 import resource
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import ray.tune
+import torch
+from ray.experimental import internal_kv
 
 from fope_lab.config.atomic_files import MAKE_ROOM
 from fope_lab.config.plugins import WithPlugins
 from fope_lab.orchestration import trial
 from fope_lab.orchestration.drivers import stop_request
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_stage, run_until_ended
+from fope_lab.orchestration.trial import Order, order_place, run_slot, run_until_ended
 from fope_lab.stages.base import Resources
 from fope_lab.stages.training import TRAINING_RECORD
 from fope_lab.store.folder import StageFolder
@@ -43,14 +48,13 @@ def stage_of(work: str = "", parents: dict[str, str] | None = None, key: str = "
 
 
 def attempt_of(owner: str, store: Store, stage: Any = None) -> StageState:
-    config = {KEY: "key", OWNER: owner, SUPERSEDE: None}
-    return run_until_ended(config, {"key": stage or stage_of()}, store)
+    return run_until_ended(Order("key", {"key": stage or stage_of()}, owner), store)
 
 
 def child_of(store: Store, work: str = "") -> StageState:
     """The state after a trial of a stage that reads another one, `parent`."""
     stages = {"key": stage_of(work, {"from": "parent"}), "parent": stage_of(key="parent")}
-    return run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
+    return run_until_ended(Order("key", stages, "me"), store)
 
 
 @pytest.fixture(autouse=True)
@@ -142,8 +146,10 @@ def test_a_node_that_can_not_write_to_the_store_says_so(
     (tmp_path / "file").write_text("")
     reports: list[dict[str, str]] = []
     monkeypatch.setattr(ray.tune, "report", reports.append)
-    root = str(tmp_path / "file" / "store")
-    run_stage({KEY: "key"}, stages=WithPlugins({}), store_root=root, checkout=None, code={})
+    monkeypatch.setattr(ray.tune, "get_context", lambda: SimpleNamespace(get_trial_id=lambda: "1"))
+    orders = {order_place("1"): pickle.dumps(WithPlugins(Order("key", {}, "me")))}
+    monkeypatch.setattr(internal_kv, "_internal_kv_get", lambda place: orders.pop(place, None))
+    run_slot({}, store_root=str(tmp_path / "file" / "store"), checkout=None, code={})
     [report] = reports
     assert report[trial.STATUS] == "failed"
     assert "can't be written: Not a directory" in report[trial.REASON]
@@ -275,7 +281,7 @@ def test_a_parent_damaged_between_two_children_is_found_by_the_second(
         "parent": stage_of(key="parent"),
     }
     for key, status in (("key", Status.DONE), ("next", Status.WAITING)):
-        state = run_until_ended({KEY: key, OWNER: "me", SUPERSEDE: None}, stages, store)
+        state = run_until_ended(Order(key, stages, "me"), store)
         assert state.status is status
         flip_bit(model) if key == "key" else None
 
@@ -288,9 +294,10 @@ def test_a_stage_whose_code_changed_while_the_run_was_at_work_fails(
     stage.spec.entry_point = "trainers.data:prepare_data"
     files = trial.source_of(trial.modules_of(stage))
     code = {path: file.code for path, file in files.items()}
-    config = {KEY: "key", OWNER: "me", SUPERSEDE: None}
     [name, *_] = [path for path in code if "corpora/local.py" in path]
-    state = run_until_ended(config, {"key": stage}, store, code={**code, name: "0" * 20})
+    state = run_until_ended(
+        Order("key", {"key": stage}, "me"), store, code={**code, name: "0" * 20}
+    )
     assert state.status is Status.FAILED
     assert state.reason == (
         "local.py changed while this run was at work; run the same command again"
@@ -349,6 +356,40 @@ def test_attempts_that_lost_workers_are_interrupted_and_the_last_one_failed(
             "lost workers, by number: 1: it is gone",
         )
         assert folder.state().status is Status.FAILED
+
+
+def leave_traces(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
+    """Say how the process was found, and change all of it."""
+    found = {
+        "random": [random.random(), float(np.random.rand()), float(torch.rand(()))],
+        "threads": torch.get_num_threads(),
+        "grad": torch.is_grad_enabled(),
+        "dtype": str(torch.get_default_dtype()),
+        "device": str(torch.get_default_device()),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "precision": torch.get_float32_matmul_precision(),
+    }
+    random.seed(7)
+    np.random.seed(7)
+    torch.manual_seed(7)
+    torch.set_num_threads(2)
+    torch.set_grad_enabled(False)
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    torch.use_deterministic_algorithms(True)
+    torch.set_float32_matmul_precision("medium")
+    return {"metrics": {}, "recorded": {}, "details": found}
+
+
+def test_a_stage_leaves_nothing_behind_for_the_next_one_in_its_process(store: Store) -> None:
+    found = []
+    for key in ("first", "second"):
+        assert attempt_of("me", store, stage_of("leave_traces", key=key)).is_done
+        found.append((store.folder("pretrain", key).result() or {})["details"])
+    attempt_of("me", store, stage_of("do_nothing", key="third"))
+    assert found[0] == found[1]
+    assert found[0]["grad"]
+    assert torch.get_default_dtype() is torch.float32
 
 
 def stop_when_asked(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
+from fope_lab.orchestration.trial import Order, run_until_ended
 from fope_lab.store.folder import StageFolder
 from fope_lab.store.lineage import lineage_of
 from fope_lab.store.root import Store
@@ -37,7 +37,7 @@ def test_a_model_that_was_selected_extended_and_given_another_embedding(tmp_path
     file.write_text(SWEEP)
     stages = {stage.key: stage for stage in load_sweep(file).stages}
     for key in stages:
-        state = run_until_ended({KEY: key, OWNER: "t", SUPERSEDE: None}, stages, store)
+        state = run_until_ended(Order(key, stages, "t"), store)
         assert state.is_done, state.reason
     [last] = (stage for stage in stages.values() if stage.section == "posgen")
     folder = store.folder(last.kind, last.key)

@@ -111,7 +111,7 @@ pretrain.resources: {cpus: 2, gpus: 0.5, workers: 2, strategy: fsdp}
 pretrain.train: {micro_batch_tokens: 512, length_groups: 4, gradient_checkpointing: true,
   compile: true, checkpoint_every: 7, checkpoint_minutes: 0.5, log_every: 3}
 perplexity.resources: {cpus: 0.5}
-perplexity: {batch_tokens: 99}
+perplexity: {batch_tokens: 99, timeout: 9}
 passkey: {batch_tokens: 99}
 lm-eval: {batch_tokens: 99}
 leval: {batch_tokens: 99}
@@ -209,7 +209,14 @@ def test_what_cannot_change_a_number_changes_no_key(
 def test_every_field_of_the_kinds_above_is_in_one_of_the_tables() -> None:
     tested = {path.split(".", 1)[1] for path in [*CHANGES, *NO_CHANGES]}
     tested |= {path.rsplit(".", 1)[0] for path in tested if "." in path}
-    shared = {"data", "train", "resources", "embedding", "from"}  # tested in one of the kinds
+    shared = {
+        "data",
+        "train",
+        "resources",
+        "embedding",
+        "from",
+        "timeout",
+    }  # tested in one of the kinds
     elsewhere = {"select", "include_path", "format"}  # in test_select.py and test_lm_eval.py
     tested |= elsewhere
     shared |= elsewhere

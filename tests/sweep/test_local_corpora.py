@@ -16,7 +16,7 @@ from sweep_files import changed, keys, load, of, write
 from fope_lab.cli import main
 from fope_lab.config.problems import SweepError
 from fope_lab.orchestration.run_sweeps import keep_corpora
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
+from fope_lab.orchestration.trial import Order, run_until_ended
 from fope_lab.store.root import Store
 from fope_lab.sweep import Plan, Sweep, load_sweep, plan
 
@@ -42,8 +42,7 @@ def run_all(sweep: Sweep, store: Store) -> None:
     """Run every stage that is not done, for real but without Ray."""
     stages = {stage.key: stage for stage in sweep.stages}
     for stage in sweep.stages:
-        config = {KEY: stage.key, OWNER: "test", SUPERSEDE: None}
-        state = run_until_ended(config, stages, store)
+        state = run_until_ended(Order(stage.key, stages, "test"), store)
         assert state.is_done, state
 
 

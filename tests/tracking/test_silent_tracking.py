@@ -16,9 +16,10 @@ import pytest
 from mlflow import MlflowClient
 from rich.console import Console
 from tracking_scene import Scene, at_most, expected, finish, free_port, of
+from uploads_here import UploadsHere
 
 from fope_lab.cli import main
-from fope_lab.orchestration.run_sweeps import run_sweeps
+from fope_lab.orchestration import run_sweeps as running
 from fope_lab.tracking import client as client_module
 from fope_lab.tracking import database as database_module
 from fope_lab.tracking.client import Patience
@@ -75,15 +76,16 @@ def test_a_locked_database_costs_sync_one_line(
 
 @pytest.mark.usefixtures("impatient")
 def test_a_locked_database_costs_the_end_of_a_run_one_line_and_sync_then_sends_the_reports(
-    scene: Scene, capfd: pytest.CaptureFixture[str]
+    scene: Scene, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("first", "second")
     finished(scene, *names)
+    monkeypatch.setattr(running, "Uploads", UploadsHere)  # it is as impatient as this process
     sweeps = [scene.plan(name, "rope").sweep for name in names]
     output = io.StringIO()
     capfd.readouterr()
     with locked(scene.store.root / "mlflow.db", "EXCLUSIVE"), at_most(15):
-        run_sweeps(
+        running.run_sweeps(
             sweeps,
             store=str(scene.store.root),
             tracking_uri=None,

@@ -23,6 +23,7 @@ from fope_lab.stages.metric import Measurement, ResultRecord
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.folder import StageFolder
 from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.experiment import Experiment
 from fope_lab.tracking.tracker import Tracker
 
 
@@ -483,3 +484,38 @@ def test_mlflow_has_every_durable_point_once_after_any_history(
         steps = [point[:2] for point in chaos.scene.points(run)]
         assert len(steps) == len(set(steps))
         assert chaos.scene.run_ids(chaos.plan) == {chaos.stage.key: run.info.run_id}
+
+
+def test_a_finished_sweep_is_one_question_until_something_changes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To load its runs would take seconds. Only `sync` asks for each, so as to restore one."""
+    plan = scene.all_done()
+    scene.tracker.project(plan)
+    loaded = counted_loads(monkeypatch)
+    scene.restart().project(plan)
+    assert not loaded
+    lost = scene.runs()[0]
+    MlflowClient(tracking_uri=scene.uri).delete_run(lost.info.run_id)
+    scene.tracker.sync()
+    assert len(scene.runs()) == len(plan.sweep.stages)
+    loaded.clear()
+    done = scene.folder(plan.sweep.stages[0]).paths.done
+    text = done.read_bytes()
+    done.unlink()
+    done.write_bytes(text)
+    scene.restart().project(plan)
+    assert len(loaded) == 1
+
+
+def counted_loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The experiments whose runs are loaded from now on."""
+    loaded: list[str] = []
+    load = Experiment.load
+
+    def counting(experiment: Experiment) -> None:
+        loaded.append(experiment.experiment_id)
+        load(experiment)
+
+    monkeypatch.setattr(Experiment, "load", counting)
+    return loaded

@@ -16,7 +16,7 @@ from tiny_training import LENGTH, ROWS, VOCABULARY, Bigrams, TinyStage, batch, t
 
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
+from fope_lab.orchestration.trial import Order, run_until_ended
 from fope_lab.planning.forecast import workload_of
 from fope_lab.stages.metric import ResultRecord
 from fope_lab.stages.training import TrainSettings
@@ -194,7 +194,7 @@ def test_a_task_is_learnt_and_its_training_ends(tmp_path: Path) -> None:
     path.write_text(SWEEP.format(data=TASK, train=STOPPING))
     [one] = load_sweep(path).stages
     store = Store(tmp_path / "store")
-    state = run_until_ended({KEY: one.key, OWNER: "t", SUPERSEDE: None}, {one.key: one}, store)
+    state = run_until_ended(Order(one.key, {one.key: one}, "t"), store)
     assert state.is_done, state.reason
     content = store.folder(one.kind, one.key).result()
     record = ResultRecord.parse(content)

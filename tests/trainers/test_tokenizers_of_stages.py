@@ -18,7 +18,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TrainedTokenizer, parse_tokenizer
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import read_config
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
+from fope_lab.orchestration.trial import Order, run_until_ended
 from fope_lab.store.root import Store
 from fope_lab.sweep import Sweep, load_sweep
 from trainers.stage import run
@@ -108,8 +108,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Sweep]:
     store, sweep = Store(folder / "store"), load_sweep(write_inputs(folder))
     by_key = {stage.key: stage for stage in sweep.stages}
     for stage in sweep.stages:
-        config = {KEY: stage.key, OWNER: "me", SUPERSEDE: None}
-        state = run_until_ended(config, by_key, store)
+        state = run_until_ended(Order(stage.key, by_key, "me"), store)
         assert state.is_done, (stage.label, state.reason)
     return store, sweep
 
@@ -200,7 +199,6 @@ def test_a_changed_corpus_of_a_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("something else")
     store = Store(tmp_path / "store")
     stage = sweep.stages[0]
-    config = {KEY: stage.key, OWNER: "me", SUPERSEDE: None}
-    assert run_until_ended(config, {stage.key: stage}, store).status == "failed"
+    assert run_until_ended(Order(stage.key, {stage.key: stage}, "me"), store).status == "failed"
     failure = store.folder(stage.kind, stage.key).attempts.newest().end
     assert "has other content here than when and where the sweep was planned" in failure["error"]

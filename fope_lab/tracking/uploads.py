@@ -1,0 +1,136 @@
+"""Uploads the progress of a run in a process of its own, so that the run's own loop never waits.
+
+The process reads what to upload from its standard input, and then a line for each `flush`, which it
+answers with a line. When its input ends, also because the run was killed, it uploads what the store
+has by then, and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import select
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Self
+
+from fope_lab.config.plugins import WithPlugins
+from fope_lab.tracking.client import quiet_mlflow
+from fope_lab.tracking.ledger import recorded_sweeps
+from fope_lab.tracking.tracker import Tracker, TrackingThread
+
+NICENESS = 15
+"""As Ray's workers: what they compute comes no later for an upload."""
+END_SECONDS = 5.0
+"""How long a process that was asked to end may take."""
+
+
+class Uploads:
+    """Uploads the sweeps of a tracker's store in the background, until the block ends.
+
+    While MLflow is down, slow or refuses a request, `last_error` says so as of the last flush;
+    `unreachable` says why it can't be used at all.
+    """
+
+    def __init__(self, tracker: Tracker, sweeps: Sequence[str]) -> None:
+        self.last_error: str | None = None
+        self.unreachable: str | None = None
+        self._tracker, self._sweeps = tracker, tuple(sweeps)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = False
+
+    def __enter__(self) -> Self:
+        """Start the process, which imports MLflow at once."""
+        command = [sys.executable, "-m", __name__]
+        pipe = subprocess.PIPE
+        # A session of its own: Ctrl-C is for the run, which waits for the process.
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if (process := self._process) is None:
+            return
+        with contextlib.suppress(OSError):
+            self._stdin().close()
+        if error[0] is not None or self.unreachable or not self._started:
+            process.terminate()  # `sync` uploads the rest
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._output().close()
+
+    def start(self) -> None:
+        """Have the process upload every few seconds what is recorded of the sweeps."""
+        given = (self._tracker.store.root, self._tracker.given_uri, self._sweeps)
+        with contextlib.suppress(OSError):  # it has died: `flush` says so
+            # Not as arguments: one may hold a password.
+            self._stdin().write(pickle.dumps(WithPlugins(given)))
+            self._stdin().flush()
+        self._started = True
+
+    def flush(self, limit: float | None = None) -> str | None:
+        """Upload what the store has now; returns why MLflow is not up to date.
+
+        Waits as long as MLflow shows signs of life, but at most `limit` seconds.
+        """
+        if not self._started:
+            self.start()
+        answer = self._ask(limit)
+        self.last_error, self.unreachable = answer
+        return self.last_error
+
+    def _ask(self, limit: float | None) -> tuple[str | None, str | None]:
+        process, output = self._process, self._output()
+        with contextlib.suppress(OSError):
+            self._stdin().write(b"flush\n")
+            self._stdin().flush()
+        if not select.select([output], [], [], limit)[0]:
+            return self._tracker.silence(), self._tracker.silence()
+        if line := output.readline():
+            last_error, unreachable = json.loads(line)
+            return last_error, unreachable
+        assert process is not None
+        text = f"the process that uploads to MLflow has died (exit status {process.wait()})"
+        return text, text
+
+    def _stdin(self) -> IO[bytes]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    def _output(self) -> IO[bytes]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+
+def main() -> None:
+    """Upload what standard input says, until it ends."""
+    os.nice(NICENESS)
+    quiet_mlflow()
+    try:
+        given: WithPlugins[tuple[Path, str | None, tuple[str, ...]]] = pickle.load(sys.stdin.buffer)
+    except EOFError:  # the run has ended before its first stage
+        return
+    root, uri, sweeps = given.value
+    tracker = Tracker(root, uri)
+    outlines = [one for one in recorded_sweeps(tracker.store) if one.name in sweeps]
+    asked = True
+    while asked:
+        thread = TrackingThread(tracker, outlines)
+        thread.start()
+        asked = bool(sys.stdin.buffer.readline())
+        thread.flush()
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps([thread.last_error, thread.unreachable]), flush=True)
+    os._exit(0)  # a thread that MLflow does not answer is a daemon, but its connections wait
+
+
+if __name__ == "__main__":
+    main()
