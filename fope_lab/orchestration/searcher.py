@@ -113,6 +113,7 @@ class StageSearcher(Searcher):
         self._deaths: Counter[tuple[str, bool]] = Counter()  # by stage, and whether with its node
         self._life, self._next_look = SignsOfLife(clock), 0.0
         self._have_timeouts = any(stage.spec.timeout is not None for stage in stages)
+        self._is_unsettled, self._next_settling = False, 0.0
         self._lock = threading.Lock()
         self._is_ending, self._needed, self._clock = is_ending, needed, clock
         urgency = remaining_path(stages, seconds)
@@ -284,6 +285,8 @@ class StageSearcher(Searcher):
     def _most_urgent(self, passed: Collection[str]) -> str | None:
         """The stage that may start next, but for those `passed`: what is free comes before what
         another driver works on, then the longest path first."""
+        if self._is_unsettled:
+            self._settle()
         now = self._clock()
         due = [key for key, when in self._looks.items() if when <= now]
         waits = (key for key in due if not unfinished_parents(self._stages[key], self._states))
@@ -361,11 +364,19 @@ class StageSearcher(Searcher):
         self._set(key, WAITING)
 
     def _settle(self) -> None:
-        """Take over which stages results show to be needed, or not."""
+        """Take over which stages results show to be needed, or not. All results are read for it, so
+        that it takes longer the more stages there are: while there is other work, no more than a
+        tenth of the time."""
+        began = self._clock()
+        self._is_unsettled = bool(self._ready) and began < self._next_settling
+        if self._is_unsettled:
+            return
         if (needed := self._needed(self._states)) is not self._states:
             for key, state in needed.items():
                 if state is not self._states[key] and state != self._states[key]:
                     self._set(key, state)
+        now = self._clock()
+        self._next_settling = now + 9 * (now - began)
 
     def _set(self, key: str, state: StageState) -> None:
         """Give a stage a new state, and its descendants what follows: a stage waits for its

@@ -131,3 +131,19 @@ def test_the_list_of_a_store_as_json(scene: Scene, capsys: pytest.CaptureFixture
     assert stage["bytes"] == sum(
         f.stat().st_size for f in scene.folder.path.rglob("*") if f.is_file()
     )
+
+
+def test_stages_that_wait_or_are_done_share_a_row_where_there_are_very_many(
+    scene: Scene, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows(*words: str) -> list[list[str]]:
+        assert scene.status(scene.files[0], *words) == 1
+        return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+    every = rows()
+    monkeypatch.setattr("fope_lab.cli.render.status.MANY", 1)
+    assert rows("--all") == every
+    shared = rows()
+    assert shared[3] == every[3], "it has failed"
+    assert shared[4] == ["passkey:", "1", "stage", "blocked"]
+    assert "--all lists every stage." in " ".join(shared[5])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fope_lab.cli.render.status import states_table
+from fope_lab.cli.render.status import print_states
 from fope_lab.orchestration import live_view
 from fope_lab.orchestration.live_view import progress_cells, seconds_text, summary
 from fope_lab.orchestration.progress import observe_states, print_problems
@@ -182,7 +182,7 @@ def test_a_finished_stage_shows_the_time_of_all_its_attempts(store: Store) -> No
 def test_the_table_has_what_matters_most_first(store: Store) -> None:
     states = observe_states([SWEEP], store)
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(states_table(STAGES, states, store))
+    print_states(STAGES, states, store, console)
     lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
     assert lines[0] == "1 of 5 done, 1 failed, 1 running, 1 interrupted, 1 blocked"
     assert lines[2] == "A failed no luck"

@@ -694,3 +694,47 @@ def test_a_stage_starts_only_once_a_result_has_shown_that_it_is_needed(store: St
     assert run.end("b") is None
     assert run.next() == Searcher.FINISHED
     assert run.state("c").status is Status.NOT_NEEDED
+
+
+def test_results_are_read_for_a_tenth_of_the_time_while_there_is_other_work(store: Store) -> None:
+    """The first result asks for b. Each stage takes a second, and so does reading all results."""
+    now, read = 0.0, list[float]()
+    others = [f"a{number}" for number in range(40)]
+
+    def needed(states: Mapping[str, StageState]) -> dict[str, StageState]:
+        nonlocal now
+        now += 1
+        read.append(now)
+        asked = StageState(Status.WAITING) if states["b"].is_unneeded else states["b"]
+        b = asked if states["a0"].is_done else StageState(Status.IF_NEEDED)
+        return {**states, "b": b}
+
+    seconds = dict.fromkeys([*others, "b"], 1.0) | {"b": 99.0}
+    run = Run(store, dict.fromkeys(seconds), 1, seconds, watch=lambda: now, needed=needed)
+    key, order = run.next(), list[str]()
+    while key is not None:
+        order.append(key)
+        now += 1
+        key = run.end(key)
+    assert sorted(order) == sorted(seconds)
+    assert order.index("b") < 15, "it is the most urgent one"
+    assert len(read) < 10
+    assert run.next() == Searcher.FINISHED
+
+
+def test_what_is_needed_is_known_before_a_slot_is_left_without_a_stage(store: Store) -> None:
+    """Only the first of two results asks for b, and the second comes before it is read again."""
+    now = 0.0
+
+    def needed(states: Mapping[str, StageState]) -> dict[str, StageState]:
+        nonlocal now
+        now += 1
+        asked = StageState(Status.WAITING) if states["b"].is_unneeded else states["b"]
+        b = asked if states["a"].is_done else StageState(Status.IF_NEEDED)
+        return {**states, "b": b}
+
+    run = Run(store, {"a": None, "b": None, "c": None}, 1, watch=lambda: now, needed=needed)
+    first = run.next()
+    second = run.end(str(first))
+    assert {first, second} == {"a", "c"}
+    assert run.end(str(second)) == "b"

@@ -19,10 +19,11 @@ from fope_lab.config.problems import Problem, SweepError
     shared.add_store,
     shared.add_json,
     flag("--watch", "keep showing the progress until nothing runs the sweeps"),
+    flag("--all", "show every stage on its own line"),
     epilog=shared.TABLE_WIDTH,
 )
 def status(options: argparse.Namespace) -> int:
-    from fope_lab.cli.render.status import states_table, status_json
+    from fope_lab.cli.render.status import print_states, status_json
     from fope_lab.orchestration.drivers import drivers_of_recorded
     from fope_lab.orchestration.live_view import watch
     from fope_lab.orchestration.progress import observe_states, print_problems
@@ -51,7 +52,7 @@ def status(options: argparse.Namespace) -> int:
         runs = ", ".join(str(driver) for driver in drivers)
         line = f"{sweep.name}: {f'run by {runs}' if runs else 'nothing is running it'}"
         say(console, f"{line}; store {store}", style="bold")
-        console.print(states_table(sweep.stages, own, store))
+        print_states(sweep.stages, own, store, console, every=options.all)
     if options.json:
         print_json({"sweeps": contents})
     else:

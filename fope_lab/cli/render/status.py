@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fope_lab.config.console import say
+from fope_lab.config.problems import counted
 from fope_lab.orchestration.drivers import LiveDriver
 from fope_lab.orchestration.live_view import cut, progress_cells, state_text, summary
 from fope_lab.orchestration.progress import STYLES, States, stage_progress
@@ -21,22 +24,43 @@ from fope_lab.sweep.graph import Stage
 
 REASON_WIDTH = 44
 """The most characters of a reason in the table; the causes below it are printed whole."""
+MANY = 1000
+"""The number of stages above which those of one name share a row where nothing is to be seen."""
+CALM = frozenset(IMPORTANCE[IMPORTANCE.index(Status.WAITING) :])
+"""The statuses in which nothing is to be seen of a stage."""
 
 
-def states_table(stages: Sequence[Stage], states: States, store: Store) -> Table:
-    """A table of the stages, the most important first, under their counts."""
+def print_states(
+    stages: Sequence[Stage],
+    states: States,
+    store: Store,
+    console: Console,
+    *,
+    every: bool = False,
+) -> None:
+    """Print a table of the stages, the most important first, under their counts. More than MANY are
+    grouped by name where they wait or are done, unless `every` row is asked for."""
     table = Table(title=summary(states), title_justify="left", box=None, pad_edge=False)
     table.add_column("stage", overflow="fold")
     table.add_column("state")
     for name in ("step", "loss", "speed", "time"):
         table.add_column(name, justify="right")
+    shared = frozenset[Status]() if every or len(stages) <= MANY else CALM
+    rows: Counter[tuple[str, Status]] = Counter()
     labels = distinguish(stages)
     for stage in sorted(stages, key=lambda one: IMPORTANCE.index(states[one.key].status)):
         state = states[stage.key]
+        if state.status in shared:
+            rows[stage.section, state.status] += 1
+            continue
         text = Text(state_text(state), style=STYLES[state.status])
         *numbers, last = progress_cells(stage, state, store)
         table.add_row(Text(labels[stage.key]), text, *numbers, Text(cut(last, REASON_WIDTH)))
-    return table
+    for (section, status), count in rows.items():
+        table.add_row(Text(f"{section}: {counted(count)}"), Text(status, style=STYLES[status]))
+    console.print(table)
+    if rows:
+        say(console, "Stages that wait or are done share a row by name; --all lists every stage.")
 
 
 def status_json(
