@@ -1,6 +1,7 @@
 """Overhead of the controller: stages that only rest, through it and through plain Ray Tune.
 
-    python benchmarks/controller.py [--stages 300 1000 5000] [--slots 2 64] [--seconds 0 1 10]
+    python benchmarks/controller.py [--stages 300 1000 5000] [--slots 2] [--seconds 0]
+    python benchmarks/controller.py --stages 640 --slots 64 --seconds 10
 
 For each number of slots, a Ray of its own pretends to have as many CPUs. `fope-lab run` runs a
 sweep of stages that rest for some seconds and leave an empty result, and beside it plain Ray Tune
@@ -157,8 +158,8 @@ def main() -> None:
     """Measure both sides of each case and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--stages", type=int, nargs="+", default=[300, 1000, 5000])
-    parser.add_argument("--slots", type=int, nargs="+", default=[2, 64])
-    parser.add_argument("--seconds", type=float, nargs="+", default=[0.0, 10.0])
+    parser.add_argument("--slots", type=int, nargs="+", default=[2])
+    parser.add_argument("--seconds", type=float, nargs="+", default=[0.0])
     parser.add_argument("--without-tune", action="store_true")
     options = parser.parse_args()
     for slots in options.slots:

@@ -51,9 +51,9 @@ LOOK = 3.0
 """For how many seconds the load is looked at."""
 
 
-def _plain(name: str) -> tuple[str, ...]:
+def _plain(name: str, *options: str) -> tuple[str, ...]:
     """The command of a benchmark that writes no JSON."""
-    return (f"benchmarks/{name}.py",)
+    return (f"benchmarks/{name}.py", *options)
 
 
 PARTS: Mapping[str, Part] = {
@@ -71,6 +71,11 @@ PARTS: Mapping[str, Part] = {
     "preparing data": Part("Preparation of data", _plain("prepare_data"), HOUR),
     "planning": Part("Reading and planning a sweep", _plain("planning"), HOUR),
     "controller": Part("What the controller costs", _plain("controller"), HOUR),
+    "many slots": Part(
+        "What the controller costs on 64 slots",
+        _plain("controller", "--stages", "640", "--slots", "64", "--seconds", "10"),
+        HOUR,
+    ),
     "tracking": Part("What tracking costs", _plain("tracking"), HOUR),
     "large sweep": Part("A finished sweep of 1,000 stages", _plain("large_sweep"), HOUR),
 }

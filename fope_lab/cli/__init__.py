@@ -11,6 +11,7 @@ imports nothing heavy.
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import os
 import sys
@@ -70,6 +71,7 @@ def _add_commands(parser: _Parser, commands: Iterable[Command], noun: str) -> No
 
 def _run(options: argparse.Namespace) -> int:
     code = OK
+    gc.set_threshold(100_000, 20, 100)  # a command that reads thousands of stages keeps them all
     try:
         if names := getattr(options, "plugins", None):
             from fope_lab.config.plugins import load_plugins

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,11 +49,24 @@ def create_exclusive(path: Path, content: str | bytes) -> bool:
 def read_json(path: Path) -> Any | None:
     """The JSON value in `path`, or None if the file is missing or not whole JSON."""
     try:
-        if not path.is_file():  # reading a pipe would wait for ever
-            return None
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(_read_whole(path).decode())
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def _read_whole(path: Path) -> bytes:
+    """The content of a small regular file: of a large sweep's store, tens of thousands are read."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for ever
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        parts = []
+        while part := os.read(descriptor, status.st_size + 1):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -92,7 +106,7 @@ def sync_file(path: Path) -> None:
 def sha256_file(path: Path) -> str:
     """Hex SHA-256 of the content of `path`, read in bounded memory."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open(path, "rb", buffering=0) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

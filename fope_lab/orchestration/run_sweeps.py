@@ -8,7 +8,6 @@ import contextlib
 import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -22,10 +21,16 @@ from fope_lab.orchestration.progress import RunProgress, print_problems
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.planning.needed_stages import NeededStates, plan_sweeps
-from fope_lab.report.build import Report, RunLinks, build_report, provenance
-from fope_lab.report.files import REPORT_FILES, WrittenReport, named_panels, write_report
+from fope_lab.report.build import Report, RunLinks, build_report, provenance, report_inputs
+from fope_lab.report.files import (
+    REPORT_FILES,
+    WrittenReport,
+    named_panels,
+    unchanged_report,
+    write_report,
+)
 from fope_lab.report.render.json import report_numbers
-from fope_lab.report.render.terminal import print_report
+from fope_lab.report.render.terminal import MOST_MISSING, print_report, report_text
 from fope_lab.report.results.frame import results_frame
 from fope_lab.store.attempts import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.records import StoreError
@@ -263,18 +268,18 @@ def _finish(
     """Write and print the reports; an MLflow that can't be used is left to `sync`."""
     unrecorded, store = None, read.live()
     for planned in plans:
-        report, where = linked_report(planned.sweep, read, tracker), ""
+        found, where = ReportOfSweep(planned.sweep, read, tracker), ""
         try:
-            written = save_report(report, store)
+            written = found.save()
             where = str(written)
-            if not written.unchanged or not tracker.has_report(report.name):
-                files = report_artifacts(report, written)
-                tracker.log_report(planned, files, report_numbers(report))
+            if not written.unchanged or not tracker.has_report(planned.sweep.name):
+                files = report_artifacts(found.report, written)
+                tracker.log_report(planned, files, report_numbers(found.report))
         except TrackingError as error:
             unrecorded = str(error)
         except OSError as error:
             where = where or f"not written ({error})"
-        print_report(report, console, most_missing=0)
+        found.print(console, most_missing=0)
         say(console, f"report: {where}")
     problem = uploads.unreachable or uploads.flush() or unrecorded
     pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {quote(str(store))})"
@@ -284,29 +289,59 @@ def _finish(
         say(console, f"MLflow is not up to date: {problem}. {again}", style="yellow")
 
 
-def report_of_sweep(sweep: Sweep, store: Store, tracking_uri: str | None) -> Report:
+class ReportOfSweep:
+    """The results so far of a sweep, with links to MLflow, whose server is not contacted. They are
+    aggregated only if the store has no report of the same."""
+
+    def __init__(self, sweep: Sweep, store: Store, tracker: Tracker) -> None:
+        self._sweep, self._snapshot = sweep, StoreSnapshot.of(store)
+        runs = tracker.runs(sweep)
+        ids = {key: run.run_id for key, run in runs.items()}
+        experiment = next((run.experiment_id for run in runs.values()), "")
+        addresses = {key: run_link(tracker.uri, experiment, run) for key, run in ids.items()}
+        self._links = RunLinks(ids, addresses, tracker.view_links(sweep.name))
+        self._provenance = provenance(sweep, self._snapshot)
+        inputs = report_inputs(sweep, self._snapshot, self._provenance, self._links)
+        self._unchanged = unchanged_report(inputs, store.report(sweep.name))
+
+    @functools.cached_property
+    def report(self) -> Report:
+        """All of it."""
+        forecasts = functools.cache(lambda: forecast_seconds(self._sweep.stages, self._snapshot))
+
+        def seconds(stages: Sequence[Stage]) -> float | None:
+            """The seconds of the stages in all, from what was measured; None if one is unknown."""
+            times = [forecasts().get(stage.key) for stage in stages]
+            known = [time for time in times if time is not None]
+            return sum(known) if times and len(known) == len(times) else None
+
+        return build_report(
+            self._sweep,
+            self._snapshot,
+            provenance=self._provenance,
+            links=self._links,
+            seconds=seconds,
+        )
+
+    def save(self) -> WrittenReport:
+        """Write the report into its folder in the store, and from which file it came."""
+        store, name = self._snapshot.live(), self._sweep.name
+        written = self._unchanged or write_report(self.report, store.report(name))
+        keep_file(name, self._sweep.path, store)
+        return written
+
+    def print(self, console: Console, most_missing: int = MOST_MISSING) -> None:
+        """Print it as `print_report` does."""
+        if (kept := self._unchanged) is not None:
+            print_report(kept.text, kept.missing, console, most_missing)
+        else:
+            text, missing = report_text(self.report), self.report.summary.missing
+            print_report(text, missing, console, most_missing)
+
+
+def report_of_sweep(sweep: Sweep, store: Store, tracking_uri: str | None) -> ReportOfSweep:
     """The results so far of a sweep. Raises TrackingError for a URI that is not MLflow's."""
-    return linked_report(sweep, store, Tracker(store.root, tracking_uri))
-
-
-def linked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
-    """The results so far of a sweep; no MLflow server is contacted."""
-    runs = tracker.runs(sweep)
-    ids = {key: run.run_id for key, run in runs.items()}
-    experiment = next((run.experiment_id for run in runs.values()), "")
-    addresses = {key: run_link(tracker.uri, experiment, run) for key, run in ids.items()}
-    links = RunLinks(ids, addresses, tracker.view_links(sweep.name))
-    snapshot = StoreSnapshot.of(store)
-    forecasts = functools.cache(lambda: forecast_seconds(sweep.stages, snapshot))
-
-    def seconds(stages: Sequence[Stage]) -> float | None:
-        """The seconds of the stages in all, from what was measured; None if one is unknown."""
-        times = [forecasts().get(stage.key) for stage in stages]
-        known = [time for time in times if time is not None]
-        return sum(known) if times and len(known) == len(times) else None
-
-    source = provenance(sweep, snapshot)
-    return build_report(sweep, snapshot, provenance=source, links=links, seconds=seconds)
+    return ReportOfSweep(sweep, store, Tracker(store.root, tracking_uri))
 
 
 def report_artifacts(report: Report, written: WrittenReport) -> dict[str, bytes]:
@@ -316,10 +351,3 @@ def report_artifacts(report: Report, written: WrittenReport) -> dict[str, bytes]
     figures = named_panels(report).items()
     drawn = {f"figures/{name}.svg": panel.svg().encode() for name, panel in figures}
     return files | {"results.csv": table.encode()} | drawn
-
-
-def save_report(report: Report, store: Store) -> WrittenReport:
-    """Write the report into its folder in the store, and from which file it came."""
-    written = write_report(report, store.report(report.name))
-    keep_file(report.name, Path(report.path), store)
-    return written

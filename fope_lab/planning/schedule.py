@@ -18,6 +18,7 @@ import bisect
 import functools
 import heapq
 import math
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,9 @@ Amounts = Mapping[str, float]
 """An amount of each of Ray's resources, by its name."""
 
 TOLERANCE = 1e-6  # of sums of fractions
+
+RAYS_OWN = re.compile(r"memory$|object_store_memory$|node:|.*_group_(\d+_)?[0-9a-f]{32,}$")
+"""The names of resources that Ray adds: of memory, nodes and placement groups."""
 
 Size = tuple[int, tuple[tuple[str, float], ...]]
 """The number of a stage's workers, and what they occupy. Stages of one size fit the same slot."""
@@ -150,8 +154,7 @@ def amounts(resources: Resources) -> dict[str, float]:
 
 def amounts_text(there: Amounts) -> str:
     """What people ask for, such as "4 CPU, 1 GPU", without what Ray has besides."""
-    own = ("memory", "object_store_memory")
-    named = {n: a for n, a in there.items() if n not in own and not n.startswith("node:")}
+    named = {name: amount for name, amount in there.items() if not RAYS_OWN.match(name)}
     return ", ".join(f"{amount:g} {name}" for name, amount in named.items())
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import importlib.metadata
 import os
 import platform
 from collections import Counter
@@ -9,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from fope_lab.config.atomic_files import sha256_file
 from fope_lab.report.claims.judge import StageSeconds, Verdict
 from fope_lab.report.claims.seeds import (
     CountedSeeds,
@@ -44,12 +48,17 @@ from fope_lab.report.results.settings import (
     rate_notes,
 )
 from fope_lab.report.results.summary import Summary, summarise
+from fope_lab.stages.metric import ARRAYS
 from fope_lab.statistics.decision import SeedTest
 from fope_lab.store.checkout import Checkout, package_versions
-from fope_lab.store.root import Store
+from fope_lab.store.root import Store, StoreSnapshot
+from fope_lab.store.source import package_digest
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.plan import ChangesSince
 from fope_lab.sweep.sweep_file import SeedRule
+
+DRAWN_WITH = ("jinja2", "markupsafe", "matplotlib", "numpy", "pyyaml", "scipy")
+"""The packages whose versions can change a page."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,7 @@ class Report:
     counted_seeds: tuple[CountedSeeds, ...]  # of a rule that counts some of them
     paper: PaperComparison | None  # None if the sweep names no paper
     links: RunLinks
+    inputs: str  # the digest of what all of this follows from, but for its date
 
 
 def build_report(
@@ -110,7 +120,8 @@ def build_report(
     `provenance` (versions, commit, places) and `links` are shown unchanged. `seconds` says how long
     stages take, to price the seeds that would decide a claim.
     """
-    section, by_section = sweep.report, sweep.by_section
+    section, by_section, store = sweep.report, sweep.by_section, StoreSnapshot.of(store)
+    inputs = report_inputs(sweep, store, provenance, links)
     # All results count, unless a rule says which seeds do.
     results = counted_results(sweep, read_stages(sweep.stages, store))
     test = seed_test_of(sweep)
@@ -132,6 +143,9 @@ def build_report(
     )
     over_settings = group_over_settings(cells, stages)
     trainings = None if figures is None else {name for name, _ in figures}
+    verdicts = judge_sweep(sweep, results, seconds)
+    if any(one.would_decide and one.would_decide.seconds for one in verdicts):
+        inputs = digest_of_texts([inputs, repr(verdicts)])  # times of any sweep went into the price
     published = None if sweep.paper is None else load_published(sweep.paper)
     return Report(
         name=sweep.name,
@@ -159,13 +173,46 @@ def build_report(
             for key in cell.keys
             if series.unequal
         },
-        verdicts=judge_sweep(sweep, results, seconds),
+        verdicts=verdicts,
         seed_rule=sweep.seed_rule,
         seed_test=test,
         counted_seeds=counted_seeds(sweep, stages),
         paper=None if published is None else compare_with_paper(published, cells, counted),
         links=links,
+        inputs=inputs,
     )
+
+
+def report_inputs(
+    sweep: Sweep, store: StoreSnapshot, provenance: Mapping[str, object], links: RunLinks
+) -> str:
+    """The SHA-256 of all that the report of a sweep follows from, but for its date and what seeds
+    would cost. No result is read: DONE has the digest of each."""
+    described = replace(sweep, stages=(), by_section={}, selected={})
+    parts = [_code_digest(), repr(described), repr(provenance), repr(links)]
+    for stage in sweep.stages:
+        folder = store.folder(stage.kind, stage.key)
+        about = (stage.key, stage.label, stage.section, stage.axes, stage.config)
+        parts.append(
+            repr((*about, stage.parents, stage.checkpoints, folder.state(), folder.done()))
+        )
+        if stage.spec.picture() is not None and (checkpoint := folder.checkpoint()) is not None:
+            arrays = checkpoint.path / ARRAYS
+            parts.append(sha256_file(arrays) if arrays.is_file() else "")
+    for section in (*sweep.by_section.values(), *sweep.selected.values()):
+        parts.append(" ".join(stage.key for stage in section))
+    return digest_of_texts(parts)
+
+
+@functools.cache
+def _code_digest() -> str:
+    versions = {name: importlib.metadata.version(name) for name in DRAWN_WITH}
+    return digest_of_texts([platform.python_version(), repr(versions), package_digest()])
+
+
+def digest_of_texts(texts: Iterable[str]) -> str:
+    """The SHA-256 of texts one after the other."""
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _of_groups(

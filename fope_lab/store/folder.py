@@ -85,7 +85,7 @@ class StageFolder:
 
     def state(self) -> StageState:
         """The state of the stage, by the store alone."""
-        attempt, done = self.attempts.newest(), self._done()
+        attempt, done = self.attempts.newest(), self.done()
         if done is not None:
             return StageState(Status.DONE, "", self._final_checkpoint(done), attempt)
         checkpoint = newest_complete(self.paths)
@@ -93,7 +93,7 @@ class StageFolder:
 
     def is_done(self) -> bool:
         """Whether DONE exists and what it names is whole."""
-        return self._done() is not None
+        return self.done() is not None
 
     def request(self) -> dict[str, Any] | None:
         """The configuration that was asked for, or None if nobody ever began the stage."""
@@ -124,24 +124,24 @@ class StageFolder:
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished stage, else None."""
-        done = self._done()
+        done = self.done()
         path = None if done is None else result_file(self.paths, done)
         return None if path is None else read_result(path)
 
     def time_taken(self) -> TimeTaken | None:
         """The time of all attempts at a finished stage since its output was set aside, or None."""
-        done = self._done()
+        done = self.done()
         return None if done is None else time_of_done(done)
 
     def device(self) -> str | None:
         """What the attempt that finished the stage ran on, by the name that its driver gives."""
-        ran = (self._done() or {}).get("ran")
+        ran = (self.done() or {}).get("ran")
         device = ran.get("device") if isinstance(ran, dict) else None
         return None if device is None else str(device)
 
     def finished_at(self) -> float | None:
         """When the stage was finished, in seconds since the epoch, or None."""
-        return (self._done() or {}).get("time")
+        return (self.done() or {}).get("time")
 
     def started_at(self) -> float | None:
         """When the first attempt began, in seconds since the epoch, or None."""
@@ -157,17 +157,17 @@ class StageFolder:
 
     def checkpoint(self) -> Checkpoint | None:
         """The final checkpoint of a finished stage, else the newest complete one, else None."""
-        done = self._done()
+        done = self.done()
         return newest_complete(self.paths) if done is None else self._final_checkpoint(done)
 
     def final_checkpoint(self) -> Checkpoint | None:
         """The checkpoint of a finished stage that left one, else None."""
-        done = self._done()
+        done = self.done()
         return None if done is None else self._final_checkpoint(done)
 
     def rows(self) -> list[Row]:
         """The rows in the order of writing; of an unfinished stage, up to its newest checkpoint."""
-        done = self._done()
+        done = self.done()
         return durable_rows(self.paths, done, newest_complete(self.paths) if done is None else None)
 
     def begin(
@@ -264,7 +264,7 @@ class StageFolder:
         done = read_done(self.paths.done)
         return None if done is None else int(done["token"])
 
-    def _done(self) -> dict[str, Any] | None:
+    def done(self) -> dict[str, Any] | None:
         """The content of DONE if what it names is whole, else None."""
         return completion(self.paths)
 
@@ -274,7 +274,7 @@ class StageFolder:
 
     def parents_read(self) -> Mapping[str, str]:
         """The digest of what a finished stage read of each parent, by role; else none."""
-        return dict((self._done() or {}).get("parents", {}))
+        return dict((self.done() or {}).get("parents", {}))
 
     def parents_of_checkpoint(self) -> Mapping[str, str] | None:
         """The digest of what the newest checkpoint's attempt read of each parent, if known."""
@@ -312,7 +312,7 @@ class StageFolder:
 
     def makers(self) -> list[Mapping[str, Any]]:
         """What made the result, as each attempt behind it recorded, newest first."""
-        done = self._done()
+        done = self.done()
         records = [] if done is None else contributors(self.attempts, int(done["token"]))
         return [record.details.get("made_by") or {} for record in records]
 

@@ -31,19 +31,40 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
+class _Below:
+    """A path below the folder of a stage, joined when it is asked for: of thousands of stages, most
+    files are not."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, paths: StagePaths, owner: type) -> Path:
+        return paths.folder / self._name
+
+
 class StagePaths:
     """Where the files of one stage are: `folder` is `<store>/<kind>/<key>`."""
 
+    request = _Below("stage.yaml")  # the resolved configuration that was asked for
+    metrics = _Below("metrics")  # a segment for each attempt and checkpoint interval
+    checkpoints = _Below("checkpoint")
+    progress = _Below("progress.json")  # the latest progress, for the progress view alone
+    log = _Below("log.txt")  # all attempts append to it
+    result = _Below("result.json")  # written when the stage is finished
+    done = _Below("DONE")  # the marker that it is
+
     def __init__(self, folder: Path) -> None:
-        self.folder, self.key = folder, folder.name
-        self.name = f"{folder.parent.name}/{folder.name}"  # the kind and the key
-        self.request = folder / "stage.yaml"  # the resolved configuration that was asked for
-        self.metrics = folder / "metrics"  # a segment for each attempt and checkpoint interval
-        self.checkpoints = folder / "checkpoint"
-        self.progress = folder / "progress.json"  # the latest progress, for the progress view alone
-        self.log = folder / "log.txt"  # all attempts append to it
-        self.result = folder / "result.json"  # written when the stage is finished
-        self.done = folder / "DONE"  # the marker that it is
+        self.folder = folder
+
+    @property
+    def key(self) -> str:
+        """The name of the folder."""
+        return self.folder.name
+
+    @property
+    def name(self) -> str:
+        """The kind and the key."""
+        return f"{self.folder.parent.name}/{self.folder.name}"
 
     def result_of(self, token: int) -> Path:
         """The result that attempt `token` wrote, until DONE says that it is the stage's."""

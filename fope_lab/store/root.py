@@ -216,7 +216,7 @@ class StageReading(StageFolder):
         self.attempts.newest()  # first: an attempt that has ended well by now has left its DONE
         return completion(self.paths)
 
-    def _done(self) -> dict[str, Any] | None:
+    def done(self) -> dict[str, Any] | None:
         return self._completion
 
 

@@ -74,7 +74,8 @@ def package_digest() -> str:
     """Return the SHA-256 of the names and the contents of all files of the package and of plug-ins,
     for what is made anew whenever any of it has changed."""
     digests = [_folder_digest(Path(__file__).parents[1])]
-    digests += sorted(_folder_digest(plugin.place) for plugin in loaded_plugins())
+    outside = (plugin.place for plugin in loaded_plugins() if not _is_ours(plugin.module))
+    digests += sorted(map(_folder_digest, outside))
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 

@@ -12,7 +12,7 @@ from fope_lab.config.problems import ConfigError
 from fope_lab.evaluation.analysis import AnalysisStage
 from fope_lab.orchestration.nodes import NodeType, ResourcesError, placement, require_nodes
 from fope_lab.orchestration.trial import SLOT, WORKERS
-from fope_lab.planning.schedule import amounts
+from fope_lab.planning.schedule import amounts, amounts_text
 from fope_lab.stages.base import Resources
 from fope_lab.sweep import SweepError, load_sweep
 
@@ -117,3 +117,11 @@ def test_only_a_single_worker_is_in_the_trials_own_placement_group() -> None:
     assert slot.bundles == [{"CPU": 2, "GPU": 0.5}]
     slot = placement({SLOT: amounts(several), WORKERS: several.size}, "127.0.0.1")
     assert slot.required_resources == {"node:127.0.0.1": 0.001}
+
+
+def test_what_ray_has_besides_is_not_named() -> None:
+    group = "d74f9044a73a54826226bd5c84e101000000"
+    own = ["memory", "object_store_memory", "node:10.0.0.1", "node:__internal_head__"]
+    own += [f"CPU_group_{group}", f"CPU_group_0_{group}", f"bundle_group_{group}"]
+    there = {"CPU": 64.0, **dict.fromkeys(own, 1.0), "GPU": 0.0, "fast_group_1": 2.0}
+    assert amounts_text(there) == "64 CPU, 0 GPU, 2 fast_group_1"

@@ -17,7 +17,6 @@ from fope_lab.orchestration import controller
 from fope_lab.orchestration import run_sweeps as running
 from fope_lab.orchestration.run_sweeps import report_of_sweep
 from fope_lab.report.files import REPORT_FILES
-from fope_lab.report.render.terminal import print_report
 from fope_lab.store.records import StoreError
 from fope_lab.store.root import Store
 from fope_lab.store.state import StageState, Status
@@ -81,7 +80,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return Run(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["linked_report", "print_report"])
+@pytest.mark.parametrize("name", ["build_report", "print_report"])
 def test_a_broken_report_hides_no_failure(
     name: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +98,7 @@ def test_a_failure_is_told_as_a_cause_alone(run: Run, monkeypatch: pytest.Monkey
     run.assert_failures_are_printed()
     assert "Missing:" not in run.output.getvalue()
     out = io.StringIO()
-    print_report(report_of_sweep(run.sweep, Store(run.store), None), Console(file=out, width=200))
+    report_of_sweep(run.sweep, Store(run.store), None).print(Console(file=out, width=200))
     assert "Missing:\n  prepare-data[" in out.getvalue()
 
 
@@ -123,7 +122,7 @@ def test_a_run_that_ends_early_hides_no_failure(
 @pytest.mark.parametrize(
     ("owner", "name", "told"),
     [
-        (running, "save_report", "report: not written (no space left on the device)"),
+        (running, "write_report", "report: not written (no space left on the device)"),
         (Ledger, "record_report", "the store can't record two-seeds for MLflow: no space left"),
         (Ledger, "save_outline", "the store can't record two-seeds for MLflow: no space left"),
     ],

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from fope_lab.evaluation.retrieval import Passkey
 from fope_lab.report import Report, RunLinks, build_report
-from fope_lab.report.render.terminal import print_report
+from fope_lab.report.render.terminal import print_report, report_text
 from fope_lab.stages.metric import Measurement, Metric, ResultRecord
 from fope_lab.store.root import Store
 from fope_lab.sweep import Plan, Sweep, load_sweep, plan
@@ -194,7 +194,8 @@ def report_of(
 def printed(report: Report, width: int = 60) -> str:
     """What a report prints where there is no terminal."""
     out = io.StringIO()
-    print_report(report, Console(file=out, force_terminal=False, width=width))
+    console = Console(file=out, force_terminal=False, width=width)
+    print_report(report_text(report), report.summary.missing, console)
     return out.getvalue()
 
 

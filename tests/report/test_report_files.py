@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import io
 import itertools
 import os
 import re
@@ -20,16 +21,19 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from report_samples import BASE, finish, make_report, report_of, result, write_plan
+from rich.console import Console
 
 from fope_lab.cli import main
 from fope_lab.drawing.svg import COLOURS, GRID, INK, MUTED, PAPER
 from fope_lab.evaluation.context import run
-from fope_lab.report import Report, RunLinks, files
+from fope_lab.orchestration import run_sweeps
+from fope_lab.orchestration.run_sweeps import report_of_sweep
+from fope_lab.report import Report, RunLinks, build
+from fope_lab.report.build import build_report
 from fope_lab.report.files import (
     INPUTS,
     REPORT_FILES,
     FigureError,
-    fingerprint,
     write_figures,
     write_report,
 )
@@ -73,6 +77,25 @@ def test_nothing_is_written_where_nothing_has_changed(
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
     again = write_report(make_report(plan, store), folder)
     assert str(again) == f"{folder / 'report.html'} (unchanged)"
+
+
+def test_a_report_of_the_same_is_printed_again_without_its_numbers(
+    plan: Plan, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def printed(*, colours: bool) -> str:
+        console = Console(file=io.StringIO(), width=60, force_terminal=colours, no_color=False)
+        with console.capture() as captured:
+            report_of_sweep(plan.sweep, store, None).print(console)
+        return captured.get()
+
+    finish(plan, store, skip=[PASSKEY])
+    first = [printed(colours=False), printed(colours=True)]
+    assert not report_of_sweep(plan.sweep, store, None).save().unchanged
+    monkeypatch.setattr(run_sweeps, "build_report", None)
+    assert report_of_sweep(plan.sweep, store, None).save().unchanged
+    assert [printed(colours=False), printed(colours=True)] == first
+    assert f"Missing:\n  {PASSKEY}" in first[0]
+    assert first[1].count("\x1b[1;32m") > 2, "the best numbers are green"
 
 
 def another_value(plan: Plan, store: Store) -> None:
@@ -120,30 +143,29 @@ def test_what_the_sweep_file_says_changes_the_report(
         {"paper": "fope/figure1"},
     ]
     plans = [write_plan(tmp_path, {**SMALL, **change}) for change in changes]
-    assert len({fingerprint(make_report(plan, store)) for plan in plans}) == len(plans)
+    assert len({make_report(plan, store).inputs for plan in plans}) == len(plans)
 
 
 def test_what_surrounds_the_sweep_changes_the_report(
     plan: Plan, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish(plan, store, skip=[PASSKEY])
-    report = make_report(plan, store)
     key = plan.sweep.stages[-1].key
-    others = (
-        report,
-        dataclasses.replace(report, provenance={**report.provenance, "commit": "abc1235"}),
-        dataclasses.replace(report, links=RunLinks({key: "run"})),
-        dataclasses.replace(report, links=RunLinks({key: "run"}, {key: "http://a/#/runs/run"})),
-        dataclasses.replace(report, links=RunLinks({key: "run"}, {}, {"figure": "http://a/b"})),
+    links = (
+        RunLinks({key: "run"}),
+        RunLinks({key: "run"}, {key: "http://a/#/runs/run"}),
+        RunLinks({key: "run"}, {}, {"figure": "http://a/b"}),
     )
-    found = [fingerprint(other) for other in others]
+    found = [make_report(plan, store).inputs]
+    found += [make_report(plan, store, one).inputs for one in links]
+    found.append(build_report(plan.sweep, store, provenance={"commit": "abc1235"}).inputs)
     with monkeypatch.context() as patched:
         patched.setattr(importlib.metadata, "version", lambda name: f"{name} 99")
-        files._code_digest.cache_clear()
-        found.append(fingerprint(report))
-    files._code_digest.cache_clear()
-    monkeypatch.setattr(files, "_code_digest", lambda: "other code")
-    found.append(fingerprint(report))
+        build._code_digest.cache_clear()
+        found.append(make_report(plan, store).inputs)
+    build._code_digest.cache_clear()
+    monkeypatch.setattr(build, "_code_digest", lambda: "other code")
+    found.append(make_report(plan, store).inputs)
     assert len(set(found)) == len(found)
 
 
@@ -175,8 +197,8 @@ def test_the_arrays_of_an_analysis_change_the_report(tmp_path: Path, store: Stor
     stage_folder = store.folder(stage.kind, stage.key)
     with stage_folder.begin("test", {}) as attempt:
         attempt.finish(run(stage.spec, attempt.writer, {}))  # type: ignore[arg-type]
-    before = fingerprint(make_report(plan, store))
-    assert fingerprint(make_report(plan, store)) == before
+    before = make_report(plan, store).inputs
+    assert make_report(plan, store).inputs == before
     checkpoint = stage_folder.checkpoint()
     assert checkpoint is not None
     path = checkpoint.path / ARRAYS
@@ -186,24 +208,23 @@ def test_the_arrays_of_an_analysis_change_the_report(tmp_path: Path, store: Stor
     changed["constant"] = -changed["constant"]
     np.savez_compressed(path, **changed)
     path.write_bytes(path.read_bytes()[:size].ljust(size, b"\0"))  # the store looks at sizes alone
-    assert fingerprint(make_report(plan, store)) != before
+    assert make_report(plan, store).inputs != before
 
 
-def test_another_process_has_the_same_fingerprint(plan: Plan, store: Store, tmp_path: Path) -> None:
+def test_another_process_has_the_same_inputs(plan: Plan, store: Store, tmp_path: Path) -> None:
     """No order of a set, and no address in memory, is in it."""
     finish(plan, store)
     code = (
         "from report_samples import *; from pathlib import Path;"
-        "from fope_lab.report.files import fingerprint;"
         f"plan = write_plan(Path({str(tmp_path)!r}), {SMALL!r});"
-        f"print(fingerprint(make_report(plan, Store(Path({str(store.root)!r})))))"
+        f"print(make_report(plan, Store(Path({str(store.root)!r}))).inputs)"
     )
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": "7"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
-    assert done.stdout.strip() == fingerprint(make_report(plan, store))
+    assert done.stdout.strip() == make_report(plan, store).inputs
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from tracking_scene import Scene
 
-from fope_lab.orchestration.run_sweeps import linked_report
+from fope_lab.orchestration.run_sweeps import ReportOfSweep
 from fope_lab.sweep import Plan
 from fope_lab.tracking.outline import Outline
 from fope_lab.tracking.prepared_views import MOST_COLUMNS, TAG, View, prepared_views
@@ -193,9 +193,9 @@ def test_a_server_that_takes_no_views_does_no_harm(
 
 def test_the_report_links_to_the_views(scene: Scene) -> None:
     plan = scene.all_done()
-    assert linked_report(plan.sweep, scene.store, scene.tracker).links.views == {}
+    assert ReportOfSweep(plan.sweep, scene.store, scene.tracker).report.links.views == {}
     scene.tracker.project(plan)
-    links = linked_report(plan.sweep, scene.store, scene.restart()).links.views
+    links = ReportOfSweep(plan.sweep, scene.store, scene.restart()).report.links.views
     assert links.keys() == {"pretrain", "perplexity", "results"}
     [experiment] = {run.info.experiment_id for run in scene.runs()}
     view_id = stored(scene)["perplexity"][0]

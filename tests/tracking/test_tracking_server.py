@@ -23,7 +23,7 @@ import pytest
 from rich.console import Console
 from tracking_scene import LiveServer, Scene, expected, finish, free_port, measure, of
 
-from fope_lab.orchestration.run_sweeps import linked_report, run_sweeps, save_report
+from fope_lab.orchestration.run_sweeps import ReportOfSweep, run_sweeps
 from fope_lab.sweep import Plan
 from fope_lab.tracking.client import Patience
 from fope_lab.tracking.errors import TrackingError
@@ -246,7 +246,7 @@ def test_from_the_experiment_to_a_view_and_from_the_report_to_a_run(
     experiment = beside.runs("first")[0].info.experiment_id
     see_a_line_for_each_embedding(page, f"{server.uri}/#/experiments/{experiment}/runs?{VIEW}")
     see_the_table_of_results(page, tracker.view_links("first", server.uri)["results"])
-    written = save_report(linked_report(plan.sweep, beside.store, tracker), beside.store)
+    written = ReportOfSweep(plan.sweep, beside.store, tracker).save()
     page.goto(written.page.as_uri())
     switch_a_series_off(page)
     follow_a_number_to_its_run(page, server.uri)

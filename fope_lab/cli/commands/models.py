@@ -141,7 +141,7 @@ def evaluate(options: argparse.Namespace) -> int:
     sweep, code = run_adhoc_sweep("evaluate", content, options, console)
     if options.json:
         store = Store.open(options.store)
-        print(render_json(report_of_sweep(sweep, store, options.tracking_uri)))
+        print(render_json(report_of_sweep(sweep, store, options.tracking_uri).report))
     return code
 
 

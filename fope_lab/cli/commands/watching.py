@@ -135,11 +135,10 @@ def ui(options: argparse.Namespace) -> int:
 )
 def report(options: argparse.Namespace) -> int:
     """Print the report; in its default form, write its files into the store too."""
-    from fope_lab.orchestration.run_sweeps import report_of_sweep, save_report
+    from fope_lab.orchestration.run_sweeps import report_of_sweep
     from fope_lab.report.files import write_figures
     from fope_lab.report.render.documents import render_latex, render_markdown
     from fope_lab.report.render.json import render_json
-    from fope_lab.report.render.terminal import print_report
     from fope_lab.store.root import Store
     from fope_lab.sweep.load import load_single_sweep
     from fope_lab.sweep.plan import notes
@@ -150,17 +149,17 @@ def report(options: argparse.Namespace) -> int:
     for_a_file = options.json or options.markdown or options.latex or options.figures is not None
     say(make_console(stderr=for_a_file), *notes([sweep], store), style="yellow")
     if options.json:
-        print(render_json(found))
+        print(render_json(found.report))
     elif options.markdown:
-        print(render_markdown(found), end="")
+        print(render_markdown(found.report), end="")
     elif options.latex:
-        print(render_latex(found), end="")
+        print(render_latex(found.report), end="")
     elif options.figures is not None:
-        print(*write_figures(found, Path(options.figures)), sep="\n")
+        print(*write_figures(found.report, Path(options.figures)), sep="\n")
     else:
-        print_report(found, console := make_console())
+        found.print(console := make_console())
         try:
-            say(console, f"report: {save_report(found, store)}")
+            say(console, f"report: {found.save()}")
         except OSError as error:
             say(console, f"report: not written, the store is read-only ({error})")
     return OK

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
+from fope_lab.config.console import WIDTH
 from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import Verdict
 from fope_lab.report.render.claims_view import (
@@ -22,26 +24,34 @@ MOST_VERDICTS = 40
 """The page and the JSON list all missing stages and verdicts."""
 
 
-def print_report(report: Report, console: Console, most_missing: int = MOST_MISSING) -> None:
-    """Print the tables, the comparison with the paper, the summary, the claims and the gaps.
+def report_text(report: Report) -> str:
+    """The tables, the comparison with the paper, the summary and the claims, with the codes of a
+    terminal's colours. Its lines are as long as they are, whatever the terminal's width."""
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=WIDTH)
+    with console.capture() as captured:
+        for table in report_tables(report):
+            _print(console, table_text(table), "")
+        if (paper := report.paper) is not None:
+            _print(console, f"Comparison with {paper.published.source}: {paper.summary}")
+            if paper.numbers:
+                _print(console, table_text(paper_table(paper)))
+            _print(console, *(f"  {text}" for text in paper.absent), "")
+        summary = report.summary
+        _print(console, f"{report.name}: {summary.headline} {summary.seeds_line}")
+        _print(console, *(f"  {line}" for line in (*seed_lines(report), *summary.findings)))
+        _print(console, *claim_lines(report.verdicts))
+    return captured.get()
 
-    The gaps are the first `most_missing` stages that are missing. A run names none: it tells each
-    cause of a failure once.
-    """
-    for table in report_tables(report):
-        _print(console, table_text(table), "")
-    if (paper := report.paper) is not None:
-        _print(console, f"Comparison with {paper.published.source}: {paper.summary}")
-        if paper.numbers:
-            _print(console, table_text(paper_table(paper)))
-        _print(console, *(f"  {text}" for text in paper.absent), "")
-    summary = report.summary
-    _print(console, f"{report.name}: {summary.headline} {summary.seeds_line}")
-    _print(console, *(f"  {line}" for line in (*seed_lines(report), *summary.findings)))
-    _print(console, *claim_lines(report.verdicts))
-    if summary.missing and most_missing:
-        gaps = [f"  {text}" for text in summary.missing[:most_missing]]
-        _print(console, "Missing:", *gaps, *_rest(len(summary.missing) - most_missing))
+
+def print_report(
+    text: str, missing: Sequence[str], console: Console, most_missing: int = MOST_MISSING
+) -> None:
+    """Print what `report_text` made, then the first `most_missing` stages that are missing. A run
+    names none: it tells each cause of a failure once."""
+    _print(console, *(Text.from_ansi(line) for line in text.removesuffix("\n").split("\n")))
+    if missing and most_missing:
+        gaps = [f"  {text}" for text in missing[:most_missing]]
+        _print(console, "Missing:", *gaps, *_rest(len(missing) - most_missing))
 
 
 def claim_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:

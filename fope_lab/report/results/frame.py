@@ -23,13 +23,14 @@ Whatever is unknown is missing (NaN or <NA>).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from fope_lab.report.results.cells import StageResult
 from fope_lab.stages.labels import label
 from fope_lab.stages.metric import Measurement
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MEASURED = ("value", "stderr", "ci95_low", "ci95_high", "chance")
 WHOLE = ("x", "n", "trained_length", "seed")
@@ -43,6 +44,8 @@ def results_frame(results: Sequence[StageResult]) -> pd.DataFrame:
     `.attrs["unfinished"]` is a mapping from the label of each stage that is not done to its state
     and the reason, so that a frame of half a sweep says that it is one.
     """
+    import pandas as pd  # it takes long, and a report that has not changed needs no frame
+
     axes = dict.fromkeys(axis for result in results for axis in result.stage.axes)
     columns = [*FIRST, "embedding", "scale", "trained_length", "seed", *axes, "label", "key"]
     frame = pd.DataFrame([row for result in results for row in _rows(result)], columns=columns)
