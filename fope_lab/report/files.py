@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fope_lab.config.atomic_files import read_json, sha256_file, write_atomic, write_json
 from fope_lab.config.problems import UserError
-from fope_lab.report.build import Report
+from fope_lab.report.build import Report, digest_of_texts
 from fope_lab.report.render.documents import label_of, render_html, render_markdown
 from fope_lab.report.render.figures import Drawing, draw_figures
 from fope_lab.report.render.json import render_json
@@ -49,10 +49,10 @@ def unchanged_report(inputs: str, folder: Path) -> WrittenReport | None:
     """The report whose files are in `folder`, if it was made from these inputs and is whole."""
     kept = read_json(folder / INPUTS)
     with contextlib.suppress(OSError):
-        made_from = {"inputs": inputs, "files": _digests(folder)}
         match kept:
-            case {"text": str(text), "missing": list(missing), **rest} if rest == made_from:
-                return WrittenReport(folder / REPORT_HTML, text, missing, unchanged=True)
+            case {"text": str(text), "missing": list(missing)}:
+                if kept == _record(inputs, folder, text, missing):
+                    return WrittenReport(folder / REPORT_HTML, text, missing, unchanged=True)
     return None
 
 
@@ -69,13 +69,19 @@ def write_report(report: Report, folder: Path) -> WrittenReport:
     for name, content in contents.items():
         write_atomic(folder / name, content)
     text, missing = report_text(report), list(report.summary.missing)
-    made = {"inputs": report.inputs, "files": _digests(folder), "text": text, "missing": missing}
-    write_json(folder / INPUTS, made)
+    write_json(folder / INPUTS, _record(report.inputs, folder, text, missing))
     return WrittenReport(folder / REPORT_HTML, text, missing)
 
 
-def _digests(folder: Path) -> dict[str, str]:
-    return {name: sha256_file(folder / name) for name in REPORT_FILES}
+def _record(inputs: str, folder: Path, text: str, missing: Sequence[str]) -> dict[str, object]:
+    """What INPUTS holds. What is printed has a digest too: a number of a damaged record is none."""
+    return {
+        "inputs": inputs,
+        "files": {name: sha256_file(folder / name) for name in REPORT_FILES},
+        "printed": digest_of_texts([text, repr(list(missing))]),
+        "text": text,
+        "missing": missing,
+    }
 
 
 def write_figures(report: Report, folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ import dataclasses
 import importlib.metadata
 import io
 import itertools
+import json
 import os
 import re
 import subprocess
@@ -187,6 +188,19 @@ def test_a_damaged_or_missing_file_is_made_anew(
         (folder / name).write_bytes(damage)
     assert not write_report(report, folder).unchanged
     assert {path: path.read_bytes() for path in folder.iterdir()} == whole
+
+
+@pytest.mark.parametrize("change", [{"text": "1.23"}, {"missing": [1]}, {"missing": ["a"]}])
+def test_what_a_changed_record_says_is_not_printed(
+    plan: Plan, store: Store, folder: Path, change: dict[str, Any]
+) -> None:
+    finish(plan, store)
+    report = make_report(plan, store)
+    made = write_report(report, folder)
+    kept = json.loads((folder / INPUTS).read_text())
+    (folder / INPUTS).write_text(json.dumps({**kept, **change}))
+    again = write_report(report, folder)
+    assert (again.text, again.missing, again.unchanged) == (made.text, made.missing, False)
 
 
 def test_the_arrays_of_an_analysis_change_the_report(tmp_path: Path, store: Store) -> None:
