@@ -291,7 +291,7 @@ def _finish(
 
 class ReportOfSweep:
     """The results so far of a sweep, with links to MLflow, whose server is not contacted. They are
-    aggregated only if the store has no report of the same."""
+    aggregated only if something has changed since the store's report was made, or if asked for."""
 
     def __init__(self, sweep: Sweep, store: Store, tracker: Tracker) -> None:
         self._sweep, self._snapshot = sweep, StoreSnapshot.of(store)
@@ -306,7 +306,7 @@ class ReportOfSweep:
 
     @functools.cached_property
     def report(self) -> Report:
-        """All of it."""
+        """The report with all its numbers, built when it is first asked for."""
         forecasts = functools.cache(lambda: forecast_seconds(self._sweep.stages, self._snapshot))
 
         def seconds(stages: Sequence[Stage]) -> float | None:

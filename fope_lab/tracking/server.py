@@ -66,7 +66,7 @@ class Server:
         return known
 
     def mark(self, name: str) -> str | None:
-        """What `set_mark` has left at the experiment `name`, if it is still there."""
+        """The tag MARK of the experiment `name`, or None if it or the experiment is gone."""
         self._open()
         entity = self._client.get_experiment_by_name(name)
         there = entity is not None and entity.lifecycle_stage != "deleted"

@@ -81,8 +81,7 @@ class Uploads:
         """
         if not self._started:
             self.start()
-        answer = self._ask(limit)
-        self.last_error, self.unreachable = answer
+        self.last_error, self.unreachable = self._ask(limit)
         return self.last_error
 
     def _ask(self, limit: float | None) -> tuple[str | None, str | None]:

@@ -41,6 +41,8 @@ grid:
   pretrain.embedding: [rope, nope, alibi]
 """
 """Each training has 400 steps: some seconds, in which a test can come between two of them."""
+MODEL = SWEEP[SWEEP.index("  pretrain:") : SWEEP.index("    train:")]
+"""How the section of a training begins; its `train` comes next."""
 SHORT = SWEEP.replace("204800", "20480").replace("[rope, nope, alibi]", "[rope, nope]")
 """For what is not killed while it trains."""
 

@@ -11,23 +11,19 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
+from conftest import MODEL  # type: ignore[attr-defined]
 from test_submit_cluster import HEAD, REPOSITORY, Cluster, started, wait
 
 from fope_lab.sweep import load_sweep
 
 pytestmark = pytest.mark.faults
 
-SWEEP = """
+SWEEP = f"""
 name: growing
 stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data: {corpus: python-docs, length: 32}
-    train: {tokens: 10240, batch_tokens: 512, learning_rate: 1e-3}
-    resources: {cpus: 2}
-prepare: {resources: {cpus: 2}}
+{MODEL}    train: {{tokens: 10240, batch_tokens: 512, learning_rate: 1e-3}}
+    resources: {{cpus: 2}}
+prepare: {{resources: {{cpus: 2}}}}
 """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Run  # type: ignore[attr-defined]
+from conftest import MODEL, Run  # type: ignore[attr-defined]
 
 from fope_lab.store.state import Status
 
@@ -37,18 +37,13 @@ class Hang(ModelEvaluation, kind="hang"):
         context.log(Measurement(name="number", value=self.number))
         return {}
 '''
-SWEEP = """
+SWEEP = f"""
 name: hangs
 plugins: [./hang.py]
 seeds: [0]
 stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data: {corpus: python-docs, length: 32}
-    train: {tokens: 2048, batch_tokens: 512, learning_rate: 1e-3}
-  hang: {kind: hang, from: pretrain, number: 0, timeout: 0.1, resources: {cpus: 2}}
+{MODEL}    train: {{tokens: 2048, batch_tokens: 512, learning_rate: 1e-3}}
+  hang: {{kind: hang, from: pretrain, number: 0, timeout: 0.1, resources: {{cpus: 2}}}}
 grid:
   hang.number: [0, 1, 2]
 """

@@ -21,6 +21,7 @@ from typing import TypeVar
 import pytest
 import requests
 import yaml
+from conftest import MODEL  # type: ignore[attr-defined]
 
 from fope_lab.store.root import Store
 from fope_lab.sweep import load_sweep
@@ -54,15 +55,10 @@ from fope_lab.embeddings.alibi import Alibi
 class Mine(Alibi, name="mine", source="this file"):
     pass
 """
-LONG = """
+LONG = f"""
 name: long
 stages:
-  pretrain:
-    kind: pretrain
-    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
-    embedding: rope
-    data: {corpus: python-docs, length: 32}
-    train: {tokens: 1024000000, batch_tokens: 512, learning_rate: 1e-3}
+{MODEL}    train: {{tokens: 1024000000, batch_tokens: 512, learning_rate: 1e-3}}
 """
 
 
