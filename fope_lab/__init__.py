@@ -109,18 +109,21 @@ def run(
     from fope_lab.config.environment import default_address, default_tracking_uri
     from fope_lab.orchestration.cluster_address import checked_address
     from fope_lab.orchestration.run_sweeps import run_sweeps
+    from fope_lab.tracking.uploads import Uploads
 
     place = _store(store)
-    return run_sweeps(
-        [_sweep(sweep, place)],
-        store=str(place),
-        tracking_uri=default_tracking_uri() if tracking_uri is None else tracking_uri,
-        address=checked_address(default_address() if address is None else address),
-        console=make_console(),
-        device=device,
-        redo=redo,
-        redo_stale=redo_stale,
-    )
+    with Uploads() as uploads:
+        return run_sweeps(
+            [_sweep(sweep, place)],
+            uploads,
+            store=str(place),
+            tracking_uri=default_tracking_uri() if tracking_uri is None else tracking_uri,
+            address=checked_address(default_address() if address is None else address),
+            console=make_console(),
+            device=device,
+            redo=redo,
+            redo_stale=redo_stale,
+        )
 
 
 def results(sweep: Sweep | File, store: Place | None = None) -> pandas.DataFrame:

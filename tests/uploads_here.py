@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Self
 
 from fope_lab.tracking.ledger import recorded_sweeps
-from fope_lab.tracking.tracker import TrackingThread
+from fope_lab.tracking.tracker import Tracker, TrackingThread
 from fope_lab.tracking.uploads import Uploads
 
 
@@ -19,11 +20,12 @@ class UploadsHere(Uploads):
     def __exit__(self, *error: object) -> None:
         pass
 
-    def start(self) -> None:
-        pass
+    def start(self, tracker: Tracker, sweeps: Sequence[str]) -> None:
+        self._tracker, self._sweeps = tracker, sweeps
 
     def flush(self, limit: float | None = None) -> str | None:
         names, tracker = self._sweeps, self._tracker
+        assert tracker is not None
         outlines = [one for one in recorded_sweeps(tracker.store) if one.name in names]
         thread = TrackingThread(tracker, outlines)
         thread.start()

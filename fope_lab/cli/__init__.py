@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import io
 import itertools
 import os
 import sys
@@ -36,6 +37,9 @@ COMMANDS: Mapping[str, Command] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     _open_closed_outputs()
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):  # rather than an error where † can't be encoded
+            output.reconfigure(errors="backslashreplace")
     parser = whole_parser()
     completion.answer_shell(parser)  # ends the process if a shell asks what can come next
     options = parser.parse_args(sys.argv[1:] if arguments is None else list(arguments))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from fope_lab.config.console import say
 from fope_lab.config.devices import device_named, this_machine
-from fope_lab.config.environment import RUN, require_packages
 from fope_lab.config.problems import counted
 from fope_lab.orchestration.cluster_address import LOCAL, prepare_environment, require_cluster
 from fope_lab.orchestration.live_view import live_view
@@ -63,6 +62,7 @@ INTERRUPTED_SECONDS = 8.0
 
 def run_sweeps(
     sweeps: Sequence[Sweep],
+    uploads: Uploads,
     *,
     store: str,
     tracking_uri: str | None,
@@ -78,65 +78,61 @@ def run_sweeps(
 
     `redo` names stages to re-run with their descendants, and `redo_stale` adds those whose code has
     changed since; their output is kept. `select` chooses what is run; reports and MLflow are always
-    of whole sweeps. `device` names the GPUs of the cluster, to check the stages' memory.
+    of whole sweeps. `device` names the GPUs of the cluster, to check the stages' memory. `uploads`
+    has been entered, so that its process has begun to import MLflow.
     Raises KeyboardInterrupt if the run was interrupted, SweepError for stages that can't fit, and
     another UserError for anything that is missing.
     """
     place = Store.open(store)
-    require_packages("running a sweep", RUN)
     tracker = Tracker(place.root, tracking_uri)
     names = [sweep.name for sweep in sweeps]
-    with Uploads(tracker, names) as uploads:  # its process imports MLflow while we plan
+    read = StoreSnapshot.of(place)
+    # The plans hold all stages, and say which of those that a rule for seeds adds are needed.
+    selected = select(plans := plan_sweeps(sweeps, read))
+    if not stages_of(selected):
+        actions = _actions(plans, [])
+        done = f"{actions['cached']} of {actions.total()} stages are done"
+        say(console, f"{', '.join(names)}: no stage has failed; {done}; store {place}")
+        return {}
+    require_unblocked(selected)
+    again = stages_to_redo(plans, redo, stale=redo_stale)
+    _require_memory(selected, again, device, address)
+    place = Store.create(store)  # only now, when nothing that was asked for is wrong
+    if again:
+        _prepare_rerun(again, place, console)
+        selected = select(plans := plan_sweeps(sweeps, place))
+    stages = stages_of(selected)
+    actions = _actions(plans, stages)
+    say(console, *notes(sweeps, place), style="yellow")
+    for planned in plans:
+        keep_corpora(planned, place)
+        with contextlib.suppress(TrackingError):  # a full disk: the end of the run says so
+            tracker.record(planned)
+    uploads.start(tracker, names)
+    counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
+    text = f"{', '.join(names)}: {counted(actions.total())}: {counts}; store {place}"
+    say(console, text)
+    states: Mapping[str, StageState] = {}
+    if any(planned.action(key) not in NOTHING for planned in selected for key in planned.states):
+        forecasts = forecast_seconds(stages, place, device)
+        try:
+            states = _run_stages(stages, plans, place, forecasts, uploads, address, console)
+        except KeyboardInterrupt:
+            console.print("Interrupted. Run the same command again to continue.")
+            raise
         read = StoreSnapshot.of(place)
-        # The plans hold all stages, and say which of those that a rule for seeds adds are needed.
-        selected = select(plans := plan_sweeps(sweeps, read))
-        if not stages_of(selected):
-            actions = _actions(plans, [])
-            done = f"{actions['cached']} of {actions.total()} stages are done"
-            say(console, f"{', '.join(names)}: no stage has failed; {done}; store {place}")
-            return {}
-        require_unblocked(selected)
-        again = stages_to_redo(plans, redo, stale=redo_stale)
-        _require_memory(selected, again, device, address)
-        place = Store.create(store)  # only now, when nothing that was asked for is wrong
-        if again:
-            _prepare_rerun(again, place, console)
-            selected = select(plans := plan_sweeps(sweeps, place))
-        stages = stages_of(selected)
-        actions = _actions(plans, stages)
-        say(console, *notes(sweeps, place), style="yellow")
+        plans = plan_sweeps(sweeps, read)
+    else:
+        uploads.flush()
+    try:
         for planned in plans:
             keep_corpora(planned, place)
-            with contextlib.suppress(TrackingError):  # a full disk: the end of the run says so
-                tracker.record(planned)
-        counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
-        text = f"{', '.join(names)}: {counted(actions.total())}: {counts}; store {place}"
-        say(console, text)
-        states: Mapping[str, StageState] = {}
-        if any(
-            planned.action(key) not in NOTHING for planned in selected for key in planned.states
-        ):
-            forecasts = forecast_seconds(stages, place, device)
-            try:
-                states = _run_stages(stages, plans, place, forecasts, uploads, address, console)
-            except KeyboardInterrupt:
-                console.print("Interrupted. Run the same command again to continue.")
-                raise
-            read = StoreSnapshot.of(place)
-            plans = plan_sweeps(sweeps, read)
-        else:
-            uploads.flush()
-        try:
-            for planned in plans:
-                keep_corpora(planned, place)
-            _finish(plans, read, tracker, uploads, console)
-            if left := _actions(plans, stages)[LEFT_OUT]:
-                text = (
-                    f"{counted(left)} not selected; run without --only or --retry-failed to finish"
-                )
-                say(console, text, style="yellow")
-        finally:  # whatever is wrong with a report, it must not hide why stages failed
-            _print_end(stages, states, place, console)
+        _finish(plans, read, tracker, uploads, console)
+        if left := _actions(plans, stages)[LEFT_OUT]:
+            text = f"{counted(left)} not selected; run without --only or --retry-failed to finish"
+            say(console, text, style="yellow")
+    finally:  # whatever is wrong with a report, it must not hide why stages failed
+        _print_end(stages, states, place, console)
     stopped = (Status.FAILED, Status.BLOCKED)
     return {key: state for key, state in states.items() if state.status in stopped}
 
@@ -239,7 +235,6 @@ def _run_stages(
     def watch(
         read_states: ReadStates, read_room: ReadRoom, read_waits: ReadWaits
     ) -> Iterator[None]:
-        uploads.start()  # its process calls Tracker.project every few seconds
         progress = RunProgress(stages, store, forecasts, read_room, read_waits)
         try:
             with live_view(progress, read_states, console):

@@ -28,7 +28,7 @@ from fope_lab.sweep.added_stages import (
 )
 from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.drafts import Candidates, Draft, Drafts, Parent, StageFields, apply_axes
-from fope_lab.sweep.expand import ProblemCollector
+from fope_lab.sweep.expand import Choice, ProblemCollector
 from fope_lab.sweep.graph import Stage, make_stage
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
@@ -36,6 +36,8 @@ from fope_lab.sweep.sweep_file import SweepFile
 
 NUMBERS = (pydantic_errors.NEEDS["int_type"], pydantic_errors.NEEDS["float_type"])
 """What is wanted where a single number belongs."""
+MINUTES = ("timeout", "checkpoint_minutes")
+"""Fields in which "30m" would not mean 30 million."""
 _EXPONENTS = {"k": "e3", "m": "e6", "b": "e9", "g": "e9"}
 _SUFFIXED = re.compile(r"(\d+(?:\.\d+)?)([kmbgKMBG])")
 
@@ -133,6 +135,7 @@ class StageBuilder:
         stage = None
         try:
             spec = self._checked(fields)
+            problems += self._without_effect(spec, draft.choices)
             if not problems and (parent.exists or spec.stands_alone()):
                 *needed, stage = self._resolve(spec, fields, parent, draft.seed)
                 for each in (*parent.ancestors, *needed, stage):
@@ -149,6 +152,19 @@ class StageBuilder:
             self._problems.add_at_point(point, *problems)
         self._built[number] = stage
         return stage
+
+    def _without_effect(
+        self, spec: StageConfig, choices: Mapping[str, Choice]
+    ) -> Iterator[Problem]:
+        """Yield the axes of the grid over a field that is not in the key of a stage."""
+        for axis, choice in choices.items():
+            value: Any = spec
+            for name in axis.split(".")[1:] if len(self._file.grid.get(axis, ())) > 1 else ():
+                if name in getattr(value, "excluded_from_key", ()):
+                    fault = f"no result depends on {name}: all its values give the same stage"
+                    yield Problem(choice.origin[:2], fault, "one value, in the stage's section")
+                    break
+                value = getattr(value, name, None)
 
     def _choose(self, candidates: Candidates) -> dict[int, Stage]:
         """The stages that choose among candidates, by seed; none if a candidate is wrong."""
@@ -293,7 +309,8 @@ def _needs_of(problem: Problem, section: StageFields) -> str | None:
         axis = format_path((section.name, *problem.path))
         return f"{needs}; to compare several, write them under grid: {{{axis}: […]}}"
     if needs in NUMBERS and isinstance(value, str) and (found := _SUFFIXED.fullmatch(value)):
-        return f"{needs}; {value} is written {found[1]}{_EXPONENTS[found[2].lower()]}"
+        written = f"{value} is written {found[1]}{_EXPONENTS[found[2].lower()]}"
+        return f"{needs} of minutes" if problem.path[-1] in MINUTES else f"{needs}; {written}"
     if problem.path not in (("train",), ("train", "tokens")):
         return needs
     kind = section.fields.get("kind")

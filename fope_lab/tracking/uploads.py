@@ -1,4 +1,5 @@
 """Uploads the progress of a run in a process of its own, so that the run's own loop never waits.
+Its start imports MLflow, so a command starts it before it reads its sweeps.
 
 The process reads what to upload from its standard input, and then a line for each `flush`, which it
 answers with a line. When its input ends, also because the run was killed, it uploads what the store
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Self
 
+from fope_lab.config.environment import RUN, require_packages
 from fope_lab.config.plugins import WithPlugins
 from fope_lab.tracking.client import quiet_mlflow
 from fope_lab.tracking.ledger import recorded_sweeps
@@ -30,21 +32,22 @@ END_SECONDS = 5.0
 
 
 class Uploads:
-    """Uploads the sweeps of a tracker's store in the background, until the block ends.
+    """Uploads in the background what `start` names, until the block ends.
 
     While MLflow is down, slow or refuses a request, `last_error` says so as of the last flush;
     `unreachable` says why it can't be used at all.
     """
 
-    def __init__(self, tracker: Tracker, sweeps: Sequence[str]) -> None:
+    def __init__(self) -> None:
         self.last_error: str | None = None
         self.unreachable: str | None = None
-        self._tracker, self._sweeps = tracker, tuple(sweeps)
+        self._tracker: Tracker | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._started = False
 
     def __enter__(self) -> Self:
-        """Start the process, which imports MLflow at once."""
+        """Start the process, which imports MLflow at once. Raises MissingPackageError if what runs
+        need is not installed."""
+        require_packages("running a sweep", RUN)
         command = [sys.executable, "-m", __name__]
         pipe = subprocess.PIPE
         # A session of its own: Ctrl-C is for the run, which waits for the process.
@@ -56,7 +59,7 @@ class Uploads:
             return
         with contextlib.suppress(OSError):
             self._stdin().close()
-        if error[0] is not None or self.unreachable or not self._started:
+        if error[0] is not None or self.unreachable or self._tracker is None:
             process.terminate()  # `sync` uploads the rest
         try:
             process.wait(END_SECONDS)
@@ -65,27 +68,27 @@ class Uploads:
             process.wait()
         self._output().close()
 
-    def start(self) -> None:
-        """Have the process upload every few seconds what is recorded of the sweeps."""
-        given = (self._tracker.store.root, self._tracker.given_uri, self._sweeps)
+    def start(self, tracker: Tracker, sweeps: Sequence[str]) -> None:
+        """Have the process upload every few seconds what the tracker's store records of the
+        sweeps."""
+        self._tracker = tracker
+        given = (tracker.store.root, tracker.given_uri, tuple(sweeps))
         with contextlib.suppress(OSError):  # it has died: `flush` says so
             # Not as arguments: one may hold a password.
             self._stdin().write(pickle.dumps(WithPlugins(given)))
             self._stdin().flush()
-        self._started = True
 
     def flush(self, limit: float | None = None) -> str | None:
         """Upload what the store has now; returns why MLflow is not up to date.
 
         Waits as long as MLflow shows signs of life, but at most `limit` seconds.
         """
-        if not self._started:
-            self.start()
         self.last_error, self.unreachable = self._ask(limit)
         return self.last_error
 
     def _ask(self, limit: float | None) -> tuple[str | None, str | None]:
         process, output = self._process, self._output()
+        assert self._tracker is not None
         with contextlib.suppress(OSError):
             self._stdin().write(b"flush\n")
             self._stdin().flush()

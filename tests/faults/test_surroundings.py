@@ -141,6 +141,12 @@ def test_closed_outputs(sweep: Path, shell: str) -> None:
     assert done.stdout == done.stderr == ""
 
 
+def test_an_output_that_lacks_a_sign(sweep: Path) -> None:
+    done = run(sweep, "PYTHONIOENCODING=ascii $LAB embeddings rope")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u" in done.stdout
+
+
 def test_a_reader_that_has_enough(sweep: Path) -> None:
     done = run(sweep, "$LAB plan $SWEEP --json | true")
     assert (done.returncode, done.stderr) == (0, "")

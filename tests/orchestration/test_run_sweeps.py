@@ -59,6 +59,7 @@ class Run:
     def __call__(self) -> Mapping[str, StageState]:
         return running.run_sweeps(
             [self.sweep],
+            UploadsHere(),
             store=str(self.store),
             tracking_uri=None,
             address="local",
@@ -76,7 +77,6 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(running, "Uploads", UploadsHere)
     return Run(tmp_path)
 
 

@@ -33,6 +33,7 @@ from fope_lab.store.root import Store
 from fope_lab.store.state import Status
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
+from fope_lab.tracking.uploads import Uploads
 
 CELL = {"stage", "metric", "x", "axes", "n", "mean", "ci95", "values", "paper"}
 VALUE = {"seed", "value", "stderr", "ci95", "key", "run_id"}
@@ -196,9 +197,10 @@ def test_the_summary_carries_the_report_and_its_numbers(finished: Path) -> None:
     root = finished.parent / "store"
     console = Console(file=io.StringIO(), width=200)
     sweeps = [load_sweep(finished)]
-    failures = run_sweeps(
-        sweeps, store=str(root), tracking_uri=None, address="local", console=console
-    )
+    with Uploads() as uploads:
+        failures = run_sweeps(
+            sweeps, uploads, store=str(root), tracking_uri=None, address="local", console=console
+        )
     assert not failures
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
     experiment = client.get_experiment_by_name("sample")

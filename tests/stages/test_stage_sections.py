@@ -116,6 +116,8 @@ BARE_CORPORA = (
         # train
         ("tokens: 1e5", "tokens: 1.5M",
          "train.tokens: found '1.5M', needs a whole number; 1.5M is written 1.5e6"),
+        ("tokens: 1e5", "tokens: 1e5, checkpoint_minutes: 30m",
+         "train.checkpoint_minutes: found '30m', needs a number of minutes"),
         ("tokens: 1e5", "tokens: 0",
          "train.tokens: found 0, needs at least 1; only a stage of kind extend goes without "
          "training"),

@@ -176,6 +176,26 @@ def test_options_of_names_in_all_sections(tmp_path: Path) -> None:
     assert stage.config["embedding"]["transforms"] == [{"type": "yarn", "factor": 4.0}]
 
 
+@pytest.mark.parametrize(
+    ("axis", "values", "name"),
+    [
+        ("p.timeout", [10, 20], "timeout"),
+        ("p.resources.cpus", [1, 2], "resources"),
+        ("p.train.compile", [True, False], "compile"),
+    ],
+)
+def test_an_axis_that_no_result_depends_on_is_an_error(
+    tmp_path: Path, axis: str, values: list[Any], name: str
+) -> None:
+    [line] = told(tmp_path, {**ONE, "grid": {axis: values}})
+    assert line.endswith(
+        f" grid.{axis}: no result depends on {name}: all its values give the same stage, needs one"
+        " value, in the stage's section"
+    )
+    [stage] = of(load(tmp_path, {**ONE, "grid": {axis: values[:1]}}), "p")
+    assert stage.axes == {axis: values[0]}
+
+
 def test_setting_a_cell_changes_no_other(tmp_path: Path) -> None:
     """The section of the file and the values of the axes are copied, not shared."""
     whole = [{"type": "fope"}, {"type": "rope"}]

@@ -80,13 +80,13 @@ def test_a_locked_database_costs_the_end_of_a_run_one_line_and_sync_then_sends_t
 ) -> None:
     names = ("first", "second")
     finished(scene, *names)
-    monkeypatch.setattr(running, "Uploads", UploadsHere)  # it is as impatient as this process
     sweeps = [scene.plan(name, "rope").sweep for name in names]
     output = io.StringIO()
     capfd.readouterr()
     with locked(scene.store.root / "mlflow.db", "EXCLUSIVE"), at_most(15):
         running.run_sweeps(
             sweeps,
+            UploadsHere(),  # as impatient as this process
             store=str(scene.store.root),
             tracking_uri=None,
             address="local",

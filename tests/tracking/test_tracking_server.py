@@ -29,6 +29,7 @@ from fope_lab.tracking.client import Patience
 from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.tracker import Tracker, TrackingThread
 from fope_lab.tracking.ui import serve
+from fope_lab.tracking.uploads import Uploads
 from fope_lab.tracking.uris import VIEW, default_uri, run_link
 
 CHROMIUM = shutil.which("chromium")
@@ -104,13 +105,15 @@ def test_a_password_is_used_and_kept_nowhere(tmp_path: Path, server: LiveServer)
     for stage in plan.sweep.stages:
         finish(scene.folder(stage), checkpoint=stage.kind == "pretrain")
     output = io.StringIO()
-    run_sweeps(
-        [plan.sweep],
-        store=str(scene.store.root),
-        tracking_uri=scene.uri,
-        address="local",
-        console=Console(file=output, width=200),
-    )
+    with Uploads() as uploads:
+        run_sweeps(
+            [plan.sweep],
+            uploads,
+            store=str(scene.store.root),
+            tracking_uri=scene.uri,
+            address="local",
+            console=Console(file=output, width=200),
+        )
     assert f"MLflow: {server.uri.replace('//', '//…@')}\n" in output.getvalue()
     assert "not up to date" not in output.getvalue()
     kinds = Counter(run.data.tags["kind"] for run in scene.runs("with-password"))

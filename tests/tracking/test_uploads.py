@@ -17,7 +17,8 @@ def test_each_flush_sends_what_the_store_has_by_then(scene: Scene) -> None:
     plan = scene.plan()
     scene.tracker.record(plan)
     finish(scene.folder(of(plan, "pretrain")))
-    with Uploads(scene.tracker, ["first"]) as uploads:
+    with Uploads() as uploads:
+        uploads.start(scene.tracker, ["first"])
         assert uploads.flush() is None
         assert len(scene.runs()) == 1
         scene.finish(plan)
@@ -28,8 +29,8 @@ def test_each_flush_sends_what_the_store_has_by_then(scene: Scene) -> None:
 
 def test_a_process_that_was_killed_is_told(scene: Scene) -> None:
     scene.tracker.record(scene.plan())
-    with Uploads(scene.tracker, ["first"]) as uploads:
-        uploads.start()
+    with Uploads() as uploads:
+        uploads.start(scene.tracker, ["first"])
         [process] = _processes()
         os.kill(process.pid, signal.SIGKILL)
         told = "the process that uploads to MLflow has died (exit status -9)"
@@ -44,8 +45,8 @@ def test_what_a_killed_run_leaves_is_sent_and_the_process_ends(scene: Scene) -> 
 import os, signal, sys
 from fope_lab.tracking.tracker import Tracker
 from fope_lab.tracking.uploads import Uploads
-uploads = Uploads(Tracker({str(scene.store.root)!r}), ["first"]).__enter__()
-uploads.start()
+uploads = Uploads().__enter__()
+uploads.start(Tracker({str(scene.store.root)!r}), ["first"])
 print(uploads._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

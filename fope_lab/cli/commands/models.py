@@ -48,6 +48,7 @@ def run_adhoc_sweep(
     from fope_lab.sweep import plan
     from fope_lab.sweep.adhoc import adhoc_sweep, save_sweep
     from fope_lab.tracking.tracker import Tracker
+    from fope_lab.tracking.uploads import Uploads
 
     if names := options.plugins:
         places = [os.path.abspath(name) if os.path.exists(name) else name for name in names]
@@ -58,13 +59,15 @@ def run_adhoc_sweep(
     require_unblocked([plan(sweep, store)])
     path = save_sweep(sweep, text, Store.create(options.store).root)
     say(console, f"saved as a sweep: {path}")
-    failed_or_blocked = run_sweeps(
-        [sweep],
-        store=options.store,
-        tracking_uri=options.tracking_uri,
-        address=options.address,
-        console=console,
-    )
+    with Uploads() as uploads:
+        failed_or_blocked = run_sweeps(
+            [sweep],
+            uploads,
+            store=options.store,
+            tracking_uri=options.tracking_uri,
+            address=options.address,
+            console=console,
+        )
     return sweep, FAILED if failed_or_blocked else OK
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from fope_lab.cli import shared_options as shared
 from fope_lab.cli.shared_options import argument, command, flag
 from fope_lab.config.console import make_console, say
 from fope_lab.config.environment import FAILED, OK
 from fope_lab.config.problems import Problem, SweepError
+
+if TYPE_CHECKING:
+    from fope_lab.store.state import StageState
+    from fope_lab.tracking.uploads import Uploads
 
 
 @command(
@@ -56,30 +62,38 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.ending import signals_interrupt
 
     with signals_interrupt():
-        from fope_lab.orchestration.run_sweeps import run_sweeps
-        from fope_lab.store.root import Store
-        from fope_lab.sweep.load import load_sweeps
-        from fope_lab.sweep.stage_filter import every_stage, failed, only
+        from fope_lab.tracking.uploads import Uploads
 
-        if (options.only or options.retry_failed) and (options.redo or options.redo_stale):
-            flag = "--only" if options.only else "--retry-failed"
-            fault = "can't be used together with --redo, which re-runs all that depends on a stage"
-            raise SweepError(Problem((flag,), fault))
-        select = failed if options.retry_failed else every_stage
-        # What has failed is in a store: one that is not there is a mistake in its path.
-        find = Store.existing if options.retry_failed else Store.open
-        failed_or_blocked = run_sweeps(
-            load_sweeps(options.files, find(options.store)),
-            store=options.store,
-            tracking_uri=options.tracking_uri,
-            address=options.address,
-            console=make_console(),
-            device=options.device,
-            redo=options.redo,
-            redo_stale=options.redo_stale,
-            select=only(options.only) if options.only else select,
-        )
+        with Uploads() as uploads:  # its process imports MLflow while the sweeps are read
+            failed_or_blocked = _run(options, uploads)
     return FAILED if failed_or_blocked else OK
+
+
+def _run(options: argparse.Namespace, uploads: Uploads) -> Mapping[str, StageState]:
+    from fope_lab.orchestration.run_sweeps import run_sweeps
+    from fope_lab.store.root import Store
+    from fope_lab.sweep.load import load_sweeps
+    from fope_lab.sweep.stage_filter import every_stage, failed, only
+
+    if (options.only or options.retry_failed) and (options.redo or options.redo_stale):
+        flag = "--only" if options.only else "--retry-failed"
+        fault = "can't be used together with --redo, which re-runs all that depends on a stage"
+        raise SweepError(Problem((flag,), fault))
+    select = failed if options.retry_failed else every_stage
+    # What has failed is in a store: one that is not there is a mistake in its path.
+    find = Store.existing if options.retry_failed else Store.open
+    return run_sweeps(
+        load_sweeps(options.files, find(options.store)),
+        uploads,
+        store=options.store,
+        tracking_uri=options.tracking_uri,
+        address=options.address,
+        console=make_console(),
+        device=options.device,
+        redo=options.redo,
+        redo_stale=options.redo_stale,
+        select=only(options.only) if options.only else select,
+    )
 
 
 @command(

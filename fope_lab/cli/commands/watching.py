@@ -161,7 +161,7 @@ def report(options: argparse.Namespace) -> int:
         try:
             say(console, f"report: {found.save()}")
         except OSError as error:
-            say(console, f"report: not written, the store is read-only ({error})")
+            say(console, f"report: not written ({error})")
     return OK
 
 
