@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import re
 import sys
 from collections import Counter
@@ -49,7 +50,8 @@ class Figure:
 
     def is_rounded(self, exact: float) -> bool:
         """Whether `exact` is printed like this number."""
-        return abs(exact - self.value) <= self.tolerance * (1 + 1e-9)
+        tie = math.ulp(self.value)  # which of two neighbours a tie goes to is not in the text
+        return abs(exact - self.value) <= self.tolerance * (1 + 1e-9) + tie
 
 
 def measured_paragraph(text: str) -> str | None:
