@@ -8,8 +8,8 @@ sweep of stages that rest for some seconds and leave an empty result, and beside
 runs as many independent trials that rest as long, with the same settings of Ray. The store says
 when each stage began and ended, and in which process. The output is, for each side, the wall time
 of a stage, the share of the slots' time in which a stage was at work, how many processes did the
-work and when the last of them began, and the driver's processor time and greatest memory. Nothing
-else should be running.
+work and when the last of them began, and the driver's processor time and greatest memory. Where
+plain Tune takes three times as long, it is stopped. Nothing else should be running.
 
 This file is also the plug-in that the sweep names: it defines the kind of stage `rest`.
 """
@@ -23,6 +23,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,12 +118,19 @@ class Side:
         )
 
 
-def watched(command: Sequence[str]) -> tuple[float, float, int]:
-    """Run a command; returns its wall and processor seconds, and its greatest memory in bytes."""
+def watched(command: Sequence[str], limit: float | None = None) -> tuple[float, float, int]:
+    """Run a command; returns its wall and processor seconds, and its greatest memory in bytes.
+    Raises TimeoutExpired if it takes more than `limit` seconds, and kills it."""
     started = time.monotonic()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    timer = threading.Timer(limit or threading.TIMEOUT_MAX, process.kill)
+    timer.daemon = True
+    timer.start()
     _, status, usage = os.wait4(process.pid, 0)
+    timer.cancel()
+    if limit is not None and time.monotonic() - started > limit:
+        raise subprocess.TimeoutExpired(command, limit)
     if status:
         sys.exit(f"{' '.join(command[:4])} … ended with {os.waitstatus_to_exitcode(status)}")
     seconds = usage.ru_utime + usage.ru_stime
@@ -146,11 +154,11 @@ def through_controller(stages: int, seconds: float, address: str, folder: Path) 
     return Side(*found, work)
 
 
-def through_tune(stages: int, seconds: float, address: str, folder: Path) -> Side:
-    """Run as many independent trials of plain Ray Tune."""
+def through_tune(stages: int, seconds: float, address: str, folder: Path, limit: float) -> Side:
+    """Run as many independent trials of plain Ray Tune. Raises TimeoutExpired after the limit."""
     results = folder / "work.json"
     given = (stages, seconds, address, folder / "tune", results)
-    found = watched([sys.executable, "-c", PLAIN, *map(str, given)])
+    found = watched([sys.executable, "-c", PLAIN, *map(str, given)], limit)
     return Side(*found, [(b, e, int(p)) for b, e, p in json.loads(results.read_text())])
 
 
@@ -160,7 +168,6 @@ def main() -> None:
     parser.add_argument("--stages", type=int, nargs="+", default=[300, 1000, 5000])
     parser.add_argument("--slots", type=int, nargs="+", default=[2])
     parser.add_argument("--seconds", type=float, nargs="+", default=[0.0])
-    parser.add_argument("--without-tune", action="store_true")
     options = parser.parse_args()
     for slots in options.slots:
         for seconds in options.seconds:
@@ -170,9 +177,14 @@ def main() -> None:
                 with folder as name, ray_with(slots) as address:
                     side = through_controller(stages, seconds, address, Path(name))
                     print(side.row("controller", slots), flush=True)
-                    if not options.without_tune:
-                        side = through_tune(stages, seconds, address, Path(name))
+                    try:
+                        side = through_tune(stages, seconds, address, Path(name), 3 * side.wall)
                         print(side.row("plain Tune", slots), flush=True)
+                    except subprocess.TimeoutExpired as over:
+                        print(
+                            f"  plain Tune   not done after {over.timeout:.0f} s: stopped",
+                            flush=True,
+                        )
 
 
 @contextlib.contextmanager

@@ -78,6 +78,11 @@ PARTS: Mapping[str, Part] = {
     ),
     "tracking": Part("What tracking costs", _plain("tracking"), HOUR),
     "large sweep": Part("A finished sweep of 1,000 stages", _plain("large_sweep"), HOUR),
+    "five thousand": Part(
+        "A finished sweep of 5,000 stages",
+        _plain("large_sweep", "--stages", "5000", "--only", "commands"),
+        HOUR,
+    ),
 }
 
 
