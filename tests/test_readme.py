@@ -106,7 +106,7 @@ def test_the_python_works(
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
             attempt.finish(ResultRecord(metrics=tuple(points)).as_json())
     started = []
-    monkeypatch.setattr(running, "run_sweeps", lambda sweeps, **options: started.append(sweeps))
+    monkeypatch.setattr(running, "run_sweeps", lambda sweeps, *_, **options: started.append(sweeps))
     monkeypatch.setenv("FOPE_LAB_STORE", str(tmp_path))
     monkeypatch.chdir(ROOT)
     exec(code, {})

@@ -139,7 +139,10 @@ class _Parser(argparse.ArgumentParser):
                 allowed = name_list(name for name in names if name.startswith("--"))
                 near = did_you_mean(name, names)
                 self.error(f"unknown option {name!r}{near} (allowed: {allowed})")
-        return super().parse_known_args(words, namespace)
+        found, left = super().parse_known_args(words, namespace)
+        if left and self._subparsers is None:  # here, where the usage is the command's own
+            self.error(f"unrecognized arguments: {' '.join(left)}")
+        return found, left
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a word that is none of the argument's choices. argparse calls this."""

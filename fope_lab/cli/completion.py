@@ -74,8 +74,8 @@ def _stages(*, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     "print a script that lets a shell complete commands, options, sweep files and stages",
     argument(
         "shell",
-        'bash, zsh or fish; for bash, `eval "$(fope-lab completion bash)"`',
-        "SHELL",
+        'the shell; for bash, `eval "$(fope-lab completion bash)"`',
+        "{bash,zsh,fish}",
         choices=("bash", "zsh", "fish"),
     ),
 )

@@ -17,7 +17,7 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.cache import Cache
 from fope_lab.config.named_types import NamedTypes
 from fope_lab.config.options import Entry, Options, PositiveInt, Registry, entry_of
-from fope_lab.config.problems import FieldPath, Problem
+from fope_lab.config.problems import ConfigError, FieldPath, Problem
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.embeddings import Embedding
@@ -274,6 +274,10 @@ class ChildConfig(StageConfig):
     ] = field(metadata={"option": "from"})
 
 
+REPLACED = {"longbench": "lm-eval, with tasks such as longbench_trec_e"}
+"""What does the work of a kind that is gone."""
+
+
 class _FileKinds(Registry[StageConfig]):
     def all_names(self) -> tuple[str, ...]:
         return tuple(name for name, kind in self._types.all().items() if kind.user_facing)
@@ -281,6 +285,11 @@ class _FileKinds(Registry[StageConfig]):
     def entry(self, name: str) -> Entry[StageConfig]:
         """The options of a kind, without the fields that something else gives."""
         return _in_file(self._types.all()[name])
+
+    def _known(self, name: str, at: FieldPath) -> str:
+        if name in REPLACED and name not in self.all_names():
+            raise ConfigError(Problem(at, f"the {self.noun} {name!r} is gone", REPLACED[name]))
+        return super()._known(name, at)
 
 
 def _in_file(kind: type[StageConfig], title: str = "") -> Entry[StageConfig]:

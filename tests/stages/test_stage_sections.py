@@ -53,6 +53,9 @@ BARE_CORPORA = (
          f"kind: unknown stage kind 'Pretrain'; did you mean 'pretrain'? {KINDS}"),
         ("kind: pretrain", "kind: prepare-data",
          f"kind: unknown stage kind 'prepare-data' {KINDS}"),
+        ("kind: pretrain", "kind: longbench",
+         "kind: the stage kind 'longbench' is gone, needs lm-eval, with tasks such as "
+         "longbench_trec_e"),
         ("kind: pretrain", "kind: pretrain, seed: 3",
          "seed: seeds are the whole sweep's, as in seeds: [0, 1, 2]"),
         ("kind: pretrain", "kind: pretrain, embeding: rope",

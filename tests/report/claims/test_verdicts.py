@@ -329,21 +329,23 @@ def test_posgen_has_its_own_floor(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("axis", "values"),
+    ("part", "axis", "values"),
     [
-        ("pretrain.train.learning_rate", [1e-3, 2e-3]),
+        ("grid", "pretrain.train.learning_rate", [1e-3, 2e-3]),
         # In no key: a stage that two combinations share is done once, and has its place in both.
-        ("pretrain.train.checkpoint_every", [100, 200]),
+        ("zip", "pretrain.train.checkpoint_every", [100, 200]),
     ],
 )
-def test_each_combination_has_its_verdict(tmp_path: Path, axis: str, values: list[Any]) -> None:
-    grid = {**BASE["grid"], axis: values}
-    found = judged(tmp_path, "passkey@128: fope > rope", changes={"grid": grid})
+def test_each_combination_has_its_verdict(
+    tmp_path: Path, part: str, axis: str, values: list[Any]
+) -> None:
+    changes = {part: {**BASE.get(part, {}), axis: values}}
+    found = judged(tmp_path, "passkey@128: fope > rope", changes=changes)
     assert [(v.axes, v.verdict, v.n) for v in found] == [
         ({axis: value}, "holds", 3) for value in values
     ]
     where = f"{axis.rpartition('.')[2]}={values[1]}"
-    pinned = one(tmp_path / "b", f"passkey@128 where {where}: fope > rope", changes={"grid": grid})
+    pinned = one(tmp_path / "b", f"passkey@128 where {where}: fope > rope", changes=changes)
     assert pinned.axes == {}
 
 
