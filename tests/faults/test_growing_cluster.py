@@ -7,8 +7,10 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
+import psutil
 import pytest
 import yaml
 from conftest import MODEL  # type: ignore[attr-defined]
@@ -82,29 +84,52 @@ def cluster() -> Iterator[Growing]:
         yield cluster
 
 
-def run(cluster: Growing, sweep: str) -> subprocess.CompletedProcess[str]:
+def running(cluster: Growing, sweep: str) -> subprocess.Popen[str]:
     path = cluster.folder / "sweep.yaml"
     path.write_text(sweep)
-    return cluster.fope_lab(
-        "run", str(path), "--store", str(cluster.store.root), "--address", cluster.address,
-        PYTHONPATH=str(REPOSITORY), PATH=os.environ["PATH"],
-    )  # fmt: skip
+    place = ("--store", str(cluster.store.root), "--address", cluster.address)
+    return subprocess.Popen(
+        [sys.executable, "-m", "fope_lab.cli", "run", str(path), *place],
+        cwd=cluster.folder,
+        env=cluster.environment | {"PYTHONPATH": str(REPOSITORY), "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def test_what_no_node_type_can_hold_is_an_error_before_anything_starts(cluster: Growing) -> None:
-    done = run(cluster, SWEEP.replace("cpus: 2}\nprepare", "cpus: 3}\nprepare"))
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stderr.startswith(
-        "error: pretrain[seed=0] needs 3 CPU: ray.head.default has 1 CPU, 0 GPU"
-    )
-    assert "; small has 2 CPU, 0 GPU; node 127.0.0.2 has 1 CPU, 0 GPU\n" in done.stderr
+    with running(cluster, SWEEP.replace("cpus: 2}\nprepare", "cpus: 3}\nprepare")) as process:
+        output, _ = process.communicate(timeout=240)
+    assert process.returncode == 2, output
+    assert "\nerror: pretrain[seed=0] needs 3 CPU: ray.head.default has 1 CPU, 0 GPU" in output
+    assert "; small has 2 CPU, 0 GPU; node 127.0.0.2 has 1 CPU, 0 GPU\n" in output
     assert "attempts" not in {path.name for path in cluster.store.root.glob("*/*/*")}
 
 
 def test_a_cluster_that_grows_is_asked_and_waited_for(cluster: Growing) -> None:
-    done = run(cluster, SWEEP)
-    assert done.returncode == 0, done.stdout + done.stderr
+    [autoscaler] = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if any(word.endswith("/autoscaler/_private/monitor.py") for word in process.cmdline())
+    ]
     told = r"waiting +for a slot of 2 CPU, asked for \d+ s ago; the cluster has [13] CPU, 0 GPU"
-    assert re.search(told, done.stdout), done.stdout
+    autoscaler.suspend()  # or the node may be there before the run speaks of it
+    late = threading.Timer(120, autoscaler.resume)
+    late.start()
+    try:
+        with running(cluster, SWEEP) as process:
+            assert process.stdout is not None
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if re.search(told, line):
+                    autoscaler.resume()
+    finally:
+        late.cancel()
+        autoscaler.resume()
+    output = "".join(lines)
+    assert process.returncode == 0, output
+    assert re.search(told, output), output
     for stage in load_sweep(cluster.folder / "sweep.yaml").stages:
         assert cluster.store.folder(stage.kind, stage.key).is_done()
