@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from fope_lab.sweep.added_stages import (
 )
 from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.drafts import Candidates, Draft, Drafts, Parent, StageFields, apply_axes
-from fope_lab.sweep.expand import Choice, ProblemCollector
+from fope_lab.sweep.expand import ProblemCollector
 from fope_lab.sweep.graph import Stage, make_stage
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
@@ -153,16 +153,14 @@ class StageBuilder:
         self._built[number] = stage
         return stage
 
-    def _without_effect(
-        self, spec: StageConfig, choices: Mapping[str, Choice]
-    ) -> Iterator[Problem]:
+    def _without_effect(self, spec: StageConfig, axes: Collection[str]) -> Iterator[Problem]:
         """Yield the axes of the grid over a field that is not in the key of a stage."""
-        for axis, choice in choices.items():
+        for axis in (axis for axis, values in self._file.grid.items() if len(values) > 1):
             value: Any = spec
-            for name in axis.split(".")[1:] if len(self._file.grid.get(axis, ())) > 1 else ():
+            for name in axis.split(".")[1:] if axis in axes else ():
                 if name in getattr(value, "excluded_from_key", ()):
                     fault = f"no result depends on {name}: all its values give the same stage"
-                    yield Problem(choice.origin[:2], fault, "one value, in the stage's section")
+                    yield Problem(("grid", axis), fault, "one value, in the stage's section")
                     break
                 value = getattr(value, name, None)
 

@@ -1,5 +1,5 @@
 """Uploads the progress of a run in a process of its own, so that the run's own loop never waits.
-Its start imports MLflow, so a command starts it before it reads its sweeps.
+It imports MLflow first, so `fope-lab run` starts it before it reads its sweeps.
 
 The process reads what to upload from its standard input, and then a line for each `flush`, which it
 answers with a line. When its input ends, also because the run was killed, it uploads what the store
