@@ -5,7 +5,8 @@ after another (trial.py). Tune calls `suggest` whenever it could start a trial; 
 for one while more stages are ready than slots are starting. A slot gets its stage when it has
 started, or has reported how its last one ended: the most urgent one that is ready then. So every
 slot works however short its stages are, and only what is at work grows with the cluster, not with
-the sweep.
+the sweep. Slots start in batches, each as large as all before it: a process takes seconds to load
+torch, in which two slots do hundreds of short stages.
 
 Of the stages that are ready, the one with the longest remaining path by the plan's forecasts goes
 first. The store says what is done; the searcher keeps the state of each stage in this run.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import itertools
+import os
 import threading
 import time
 from collections import Counter, defaultdict
@@ -55,6 +57,10 @@ LOST = (Status.FAILED, Status.BLOCKED)
 """The statuses of a parent for which a stage no longer waits."""
 LOOK_SECONDS = 0.5
 """How often the searcher looks at a stage that another driver runs, and for signs of life."""
+FIRST_SLOTS = os.cpu_count() or 1
+"""How many slots start together at first; then as many as have been asked for so far."""
+START_SECONDS = 10.0
+"""For how long slots that start keep others from starting; those that wait for a node need more."""
 
 Give = Callable[[str, Order | None], None]
 """Leaves a trial's next order where the trial finds it, or that there is none."""
@@ -137,6 +143,8 @@ class StageSearcher(Searcher):
             # While nothing runs, Tune asks again and again, and does nothing else for ten minutes.
             if self._is_ending() or self.is_over():
                 return Searcher.FINISHED
+            if self._is_batch_full():
+                return None
             starting, passed = self._starting(), list[str]()
             while (key := self._most_urgent(passed)) is not None:
                 demand = self._capacity.demands[key]
@@ -260,6 +268,12 @@ class StageSearcher(Searcher):
             self._capacity.release(key)
         self._capacity.acquire(trial_id, slot.demand)
         return order
+
+    def _is_batch_full(self) -> bool:
+        """Whether as many slots start as may start together."""
+        slots, late = self._slots.values(), self._clock() - START_SECONDS
+        batch = sum(slot.starting and slot.since > late for slot in slots)
+        return batch >= max(FIRST_SLOTS, len(slots) - batch)
 
     def _starting(self) -> Counter[Size]:
         """How many slots of each size are starting."""

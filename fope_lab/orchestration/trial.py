@@ -166,6 +166,7 @@ class _StageWork:
         """Make one attempt; returns the state that it leaves: INTERRUPTED if workers are lost, and
         there may be another one."""
         stage, folder = self.stage, self._folder(self.stage)
+        before = folder.attempts.newest_token()
         try:
             forget_digests()
             made_by = self._made_by()
@@ -197,7 +198,13 @@ class _StageWork:
         except StageDoneError:
             return StageState(Status.DONE)
         except Exception as error:
-            # Leaving `begin` has recorded it, unless the disk is full: see StageSearcher._failed.
+            # Leaving `begin` has recorded it, unless the disk is full: see StageSearcher._failed. A
+            # bug before that is recorded here, with its traceback.
+            is_bug = not isinstance(error, StoreError | OSError)
+            if is_bug and folder.attempts.newest_token() == before:
+                with contextlib.suppress(Exception):
+                    request, supersede = request_of(stage), self.order.supersede
+                    folder.begin(self.order.owner, request, supersede).fail(error)
             room = f"; {MAKE_ROOM}" if isinstance(error, OSError) and is_full_disk(error) else ""
             return StageState(Status.FAILED, first_line(error) + room)
 

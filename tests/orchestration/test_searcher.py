@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ray.tune.search import Searcher
 
+from fope_lab.orchestration import searcher
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import (
     NODE_LOSSES,
@@ -281,6 +282,12 @@ class Run:
 
     def statuses(self) -> dict[str, Status]:
         return {key: state.status for key, state in self.searcher.states().items()}
+
+
+@pytest.fixture(autouse=True)
+def _many_slots_start_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On every machine alike."""
+    monkeypatch.setattr(searcher, "FIRST_SLOTS", 64)
 
 
 @pytest.fixture
@@ -586,6 +593,31 @@ def test_what_slots_wait_for(store: Store) -> None:
     run.searcher.note_death("slot")
     now = 10.0
     assert run.searcher.waits() == [(Demand({"CPU": 1}, 1.0), 1.0)]
+
+
+def test_slots_start_in_batches_that_double_and_those_that_wait_for_nodes_hold_none_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searcher, "FIRST_SLOTS", 2)
+    now, names = 0.0, itertools.count()
+    run = Run(store, dict.fromkeys(map(str, range(99))), slots=99, watch=lambda: now)
+
+    def batch() -> list[str]:
+        """The slots that may start now."""
+        given: list[str] = []
+        while isinstance(run.searcher.suggest(name := f"slot {next(names)}"), dict):
+            given.append(name)
+        return given
+
+    first = batch()
+    assert len(first) == 2
+    run.searcher.on_trial_start(first[0])
+    assert len(batch()) == 1
+    sizes = []
+    for _ in range(4):
+        now += searcher.START_SECONDS
+        sizes.append(len(batch()))
+    assert sizes == [3, 6, 12, 24]
 
 
 def test_a_reason_that_only_the_trial_knows_is_recorded_once_there_is_room(

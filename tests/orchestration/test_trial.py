@@ -286,6 +286,26 @@ def test_a_parent_damaged_between_two_children_is_found_by_the_second(
         flip_bit(model) if key == "key" else None
 
 
+def test_a_bug_before_the_lease_is_taken_is_recorded_with_its_traceback(
+    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_versions() -> dict[str, str]:
+        raise LookupError("a package without a version")
+
+    monkeypatch.setattr(trial, "package_versions", read_versions)
+    state = attempt_of("me", store)
+    assert (state.status, state.reason) == (Status.FAILED, "a package without a version")
+    newest = folder.attempts.newest()
+    assert newest is not None
+    assert newest.end is not None
+    assert newest.end["type"] == "LookupError"
+    assert "in read_versions\n" in newest.end["traceback"]
+    assert "in read_versions\n" in folder.paths.log.read_text()
+    with folder.begin("other", {}):
+        assert attempt_of("me", store).status is Status.FAILED
+    assert folder.attempts.newest_token() == 2, "the other driver's attempt is left to it"
+
+
 def test_a_stage_whose_code_changed_while_the_run_was_at_work_fails(
     store: Store, folder: StageFolder
 ) -> None:
