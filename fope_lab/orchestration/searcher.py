@@ -5,8 +5,8 @@ after another (trial.py). Tune calls `suggest` whenever it could start a trial; 
 for one while more stages are ready than slots are starting. A slot gets its stage when it has
 started, or has reported how its last one ended: the most urgent one that is ready then. So every
 slot works however short its stages are, and only what is at work grows with the cluster, not with
-the sweep. Slots start in batches, each as large as all before it: a process takes seconds to load
-torch, in which two slots do hundreds of short stages.
+the sweep. No more slots start at once than have started before: a process takes seconds to load
+torch, in which two others do hundreds of short stages.
 
 Of the stages that are ready, the one with the longest remaining path by the plan's forecasts goes
 first. The store says what is done; the searcher keeps the state of each stage in this run.
@@ -58,9 +58,9 @@ LOST = (Status.FAILED, Status.BLOCKED)
 LOOK_SECONDS = 0.5
 """How often the searcher looks at a stage that another driver runs, and for signs of life."""
 FIRST_SLOTS = os.cpu_count() or 1
-"""How many slots start together at first; then as many as have been asked for so far."""
-START_SECONDS = 10.0
-"""For how long slots that start keep others from starting; those that wait for a node need more."""
+"""How many slots start together at first, where there is room; then as many as have started."""
+START_SECONDS = 60.0
+"""For how long a slot that starts keeps others from starting."""
 
 Give = Callable[[str, Order | None], None]
 """Leaves a trial's next order where the trial finds it, or that there is none."""
@@ -143,14 +143,14 @@ class StageSearcher(Searcher):
             # While nothing runs, Tune asks again and again, and does nothing else for ten minutes.
             if self._is_ending() or self.is_over():
                 return Searcher.FINISHED
-            if self._is_batch_full():
-                return None
             starting, passed = self._starting(), list[str]()
             while (key := self._most_urgent(passed)) is not None:
                 demand = self._capacity.demands[key]
                 if starting[demand.size]:  # a slot that starts takes this one
                     starting[demand.size] -= 1
                     passed.append(key)
+                elif self._enough_start() and self._capacity.fits(demand):
+                    return None
                 elif self._order(key) is not None:
                     self._slots[trial_id] = Slot(demand, self._clock())
                     self._capacity.acquire(trial_id, demand)
@@ -269,11 +269,11 @@ class StageSearcher(Searcher):
         self._capacity.acquire(trial_id, slot.demand)
         return order
 
-    def _is_batch_full(self) -> bool:
+    def _enough_start(self) -> bool:
         """Whether as many slots start as may start together."""
-        slots, late = self._slots.values(), self._clock() - START_SECONDS
-        batch = sum(slot.starting and slot.since > late for slot in slots)
-        return batch >= max(FIRST_SLOTS, len(slots) - batch)
+        late = self._clock() - START_SECONDS
+        starting = sum(slot.starting and slot.since > late for slot in self._slots.values())
+        return starting >= max(FIRST_SLOTS, len(self._slots) - starting)
 
     def _starting(self) -> Counter[Size]:
         """How many slots of each size are starting."""

@@ -94,10 +94,10 @@ class Capacity:
         if slot in self._held:
             _add(self._used, self._held.pop(slot)[1].amounts, -1)
 
-    def fits(self, demand: Demand, beside: Demand) -> bool:
-        """Whether there is room for one demand if another one is met first."""
+    def fits(self, demand: Demand, beside: Demand | None = None) -> bool:
+        """Whether there is room for one demand, if another one is met first."""
         free = self._free()
-        _add(free, beside.amounts, -1)
+        _add(free, beside.amounts if beside else {}, -1)
         return _fits(demand.amounts.items(), free)
 
     def admissible(self, ready: Iterable[str]) -> Iterator[str]:

@@ -595,29 +595,40 @@ def test_what_slots_wait_for(store: Store) -> None:
     assert run.searcher.waits() == [(Demand({"CPU": 1}, 1.0), 1.0)]
 
 
-def test_slots_start_in_batches_that_double_and_those_that_wait_for_nodes_hold_none_back(
+def test_no_more_slots_start_at_once_than_have_started(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searcher, "FIRST_SLOTS", 2)
-    now, names = 0.0, itertools.count()
+    now, names = 0.0, map(str, itertools.count())
     run = Run(store, dict.fromkeys(map(str, range(99))), slots=99, watch=lambda: now)
 
-    def batch() -> list[str]:
-        """The slots that may start now."""
+    def asked() -> list[str]:
+        """The slots that start now."""
         given: list[str] = []
-        while isinstance(run.searcher.suggest(name := f"slot {next(names)}"), dict):
+        while isinstance(run.searcher.suggest(name := next(names)), dict):
             given.append(name)
         return given
 
-    first = batch()
-    assert len(first) == 2
-    run.searcher.on_trial_start(first[0])
-    assert len(batch()) == 1
-    sizes = []
+    slots, sizes = asked(), list[int]()
     for _ in range(4):
-        now += searcher.START_SECONDS
-        sizes.append(len(batch()))
-    assert sizes == [3, 6, 12, 24]
+        sizes.append(len(slots))
+        for slot in slots:
+            run.searcher.on_trial_start(slot)
+        slots = asked()
+    assert sizes == [2, 2, 4, 8]
+    assert not asked()
+    now = searcher.START_SECONDS  # those that hang hold the others back no longer
+    assert len(asked()) == 32
+
+
+def test_slots_without_room_are_all_asked_for_that_an_autoscaler_sees_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searcher, "FIRST_SLOTS", 2)
+    ahead = Lookahead(stages=20)
+    run = Run(store, dict.fromkeys(map(str, range(99))), slots=1, lookahead=ahead)
+    given = [run.searcher.suggest(str(number)) for number in range(30)]
+    assert sum(isinstance(one, dict) for one in given) == 20
 
 
 def test_a_reason_that_only_the_trial_knows_is_recorded_once_there_is_room(
