@@ -200,7 +200,7 @@ def _recorded(sweep: str) -> Iterator[None]:
 
 
 class TrackingThread:
-    """Uploads the progress of `plans` every `seconds` in the background.
+    """Uploads the progress of `plans` every `seconds` in the background (for uploads.py).
 
     While MLflow is down, slow or refuses a request, `last_error` says so and the pauses grow up to
     a minute; `unreachable` says why it can't be used at all.

@@ -3,7 +3,8 @@
 The page is one HTML file that contains its style, figures and script, and loads nothing. Without
 the script it has everything; with it, curves can be switched off, and the values under the pointer
 are shown. The Markdown, for a repository, an issue or a note, has everything but the figures; the
-LaTeX, for a paper, has the tables and the claims, with the rules of booktabs.
+LaTeX, for a paper, has the tables and the claims, with the rules of booktabs. files.py
+writes the first two, and `fope-lab report` prints the last two.
 """
 
 from __future__ import annotations
