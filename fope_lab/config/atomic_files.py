@@ -46,7 +46,7 @@ def create_exclusive(path: Path, content: str | bytes) -> bool:
     return True
 
 
-def read_json(path: Path) -> Any | None:
+def read_json(path: Path | str) -> Any | None:
     """The JSON value in `path`, or None if the file is missing or not whole JSON."""
     try:
         return json.loads(_read_whole(path).decode())
@@ -54,7 +54,7 @@ def read_json(path: Path) -> Any | None:
         return None
 
 
-def _read_whole(path: Path) -> bytes:
+def _read_whole(path: Path | str) -> bytes:
     """The content of a small regular file: of a large sweep's store, tens of thousands are read."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for ever
     try:
@@ -103,7 +103,7 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def sha256_file(path: Path) -> str:
+def sha256_file(path: Path | str) -> str:
     """Hex SHA-256 of the content of `path`, read in bounded memory."""
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:

@@ -124,13 +124,13 @@ class Attempts:
 
     def record(self, token: int) -> AttemptRecord | None:
         """The attempt with this token, or None if there is none."""
-        path = self._file(token, "json")
-        details = read_attempt(path)
+        path = os.path.join(self.path, f"{token:04d}")
+        details = read_attempt(f"{path}.json")
         if details is None:
-            if not path.exists():
+            if not os.path.exists(f"{path}.json"):
                 return None
             details = {"owner": "an attempt whose record is damaged"}  # perhaps still at work
-        return AttemptRecord(token, details["owner"], details, read_end(self._file(token, "end")))
+        return AttemptRecord(token, details["owner"], details, read_end(f"{path}.end"))
 
     def newest(self) -> AttemptRecord | None:
         """The attempt with the largest token, or None if there is none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,8 +27,8 @@ def digests_of(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """The digests of files below `folder`, in the order of `names`. Raises OSError."""
     digests = {}
     for name in names:
-        status = (folder / name).stat()
-        digest = _sha256(folder / name, status.st_size, status.st_mtime_ns)
+        status = os.stat(path := os.path.join(folder, name))
+        digest = _sha256(path, status.st_size, status.st_mtime_ns)
         digests[name] = {"size": status.st_size, "sha256": digest}
     return digests
 
@@ -43,12 +44,14 @@ def changed_files(folder: Path, digests: FileDigests) -> list[str]:
     A file that was read before is read again if its size or time is another, or after
     `forget_digests`.
     """
-    return [name for name, entry in digests.items() if not _is_as_written(folder / name, entry)]
+    # Paths as strings: of a large sweep's store, tens of thousands of files are looked at.
+    paths = ((name, os.path.join(folder, name)) for name in digests)
+    return [name for name, path in paths if not _is_as_written(path, digests[name])]
 
 
-def _is_as_written(path: Path, entry: Mapping[str, Any]) -> bool:
+def _is_as_written(path: str, entry: Mapping[str, Any]) -> bool:
     try:
-        status = path.stat()
+        status = os.stat(path)
         return status.st_size == entry["size"] and (
             _sha256(path, status.st_size, status.st_mtime_ns) == entry["sha256"]
         )
@@ -57,7 +60,7 @@ def _is_as_written(path: Path, entry: Mapping[str, Any]) -> bool:
 
 
 @functools.lru_cache(maxsize=65536)
-def _sha256(path: Path, size: int, written: int) -> str:
+def _sha256(path: str, size: int, written: int) -> str:
     return sha256_file(path)
 
 

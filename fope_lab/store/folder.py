@@ -73,10 +73,12 @@ def find_checkpoint(path: str | os.PathLike[str], *, intact: bool = False) -> Pa
 class StageFolder:
     """Reads a stage's folder, which need not exist. Only `begin` and `set_aside` write."""
 
+    _attempts = Attempts
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.paths = StagePaths(path)
-        self.attempts = Attempts(path)
+        self.attempts = self._attempts(path)
 
     @classmethod
     def of_checkpoint(cls, checkpoint: Path) -> StageFolder | None:

@@ -130,7 +130,7 @@ def read_done(path: Path) -> dict[str, Any] | None:
     return done if whole else None
 
 
-def read_attempt(path: Path) -> dict[str, Any] | None:
+def read_attempt(path: str) -> dict[str, Any] | None:
     """attempts/TOKEN.json: the owner, the start, and the checkpoint that it resumed from."""
     attempt = _shaped(read_json(path), _ATTEMPT)
     if attempt is None or not _are_texts(attempt.get("parents", {})):
@@ -140,7 +140,7 @@ def read_attempt(path: Path) -> dict[str, Any] | None:
     return attempt if whole and isinstance(attempt.get("made_by"), dict | None) else None
 
 
-def read_end(path: Path) -> dict[str, Any] | None:
+def read_end(path: str) -> dict[str, Any] | None:
     """attempts/TOKEN.end: how and when the attempt ended; its `seconds` if it could tell itself."""
     end = _shaped(read_json(path), _END)
     whole = end is not None and all(isinstance(end.get(n, 0), _NUMBER) for n in ("time", "seconds"))
@@ -192,5 +192,7 @@ def _shaped(value: Any, shape: Shape) -> dict[str, Any] | None:
     """The value if it is a mapping whose fields have these types, else None."""
     if not isinstance(value, dict):
         return None
-    fields = all(isinstance(value.get(name), kinds) for name, kinds in shape.items())
-    return value if fields else None
+    for name, kinds in shape.items():
+        if not isinstance(value.get(name), kinds):
+            return None
+    return value

@@ -104,7 +104,7 @@ class Store:
 
     def folder(self, kind: str, key: str) -> StageFolder:
         """The folder of a stage, whether it exists or not."""
-        return StageFolder(self.root / kind / key)
+        return StageFolder(self.root.joinpath(kind, key))
 
     def keys(self, kind: str) -> frozenset[str]:
         """The names of the folders that the stages of a kind have."""
@@ -200,9 +200,7 @@ class Store:
 class StageReading(StageFolder):
     """A stage's folder at one moment: its state, attempts and completion are each read once."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.attempts = AttemptsReading(path)
+    _attempts = AttemptsReading
 
     def state(self) -> StageState:
         return self._state
@@ -233,7 +231,7 @@ class StoreSnapshot(Store):
         """The folder of a stage as it is now; later calls give the same reading of it."""
         place = kind, key
         if place not in self._folders:
-            self._folders[place] = StageReading(self.root / kind / key)
+            self._folders[place] = StageReading(self.root.joinpath(kind, key))
         return self._folders[place]
 
     @functools.cached_property
