@@ -24,6 +24,8 @@ from fope_lab.tracking.stage_run import EDITION, SUMMARY, metric_path
 from fope_lab.tracking.upload import Upload
 from fope_lab.tracking.uris import PAGES, checked_uri, default_uri, page_link, shown
 
+FIRST_PAUSE = 0.1
+"""Seconds before the first upload: where the end comes at once, one upload is enough."""
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts while MLflow keeps failing."""
 
@@ -233,15 +235,15 @@ class TrackingThread:
         return self.last_error
 
     def _run(self) -> None:
-        failures = 0
+        failures, pause = 0, FIRST_PAUSE
         while True:
-            last = self._stopping.is_set()
+            last = self._stopping.wait(pause)
             problems = self._upload()
             self.last_error = "\n".join(dict.fromkeys(problems)) or None
             if last or (self.unreachable and self._stopping.is_set()):
                 return
             failures = failures + 1 if problems else 0
-            self._stopping.wait(min(self._seconds * 2**failures, LONGEST_PAUSE))
+            pause = min(self._seconds * 2**failures, LONGEST_PAUSE)
 
     def _upload(self) -> list[str]:
         problems: list[str] = []
