@@ -87,7 +87,7 @@ def run(stages: list[Stage], store: Store) -> None:
         if config is None:  # it watches the lease of an attempt whose record is damaged
             time.sleep(0.5)
             continue
-        searcher.on_trial_start(slot)
+        searcher.on_trial_result(slot, {})  # it has started
         while (order := orders[slot]) is not None:
             state = run_until_ended(order, store)
             searcher.on_trial_result(slot, {STATUS: str(state.status), REASON: state.reason})

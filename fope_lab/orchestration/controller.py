@@ -273,7 +273,7 @@ class _Callback(tune.Callback):
                 free_reservations(stage.kind, stage.key, self._scratch)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Give a slot its first order, before Tune calls run_slot."""
+        """Note that the process of a slot is there."""
         self._searcher.on_trial_start(trial.trial_id)
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:

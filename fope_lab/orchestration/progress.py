@@ -192,7 +192,7 @@ class Snapshot:
 @dataclass
 class RunProgress:
     """Takes snapshots of a run of `stages`, parents first; `room` returns what the cluster has, and
-    `slots` what each slot that is starting asks for, and for how many seconds it has."""
+    `slots` what each slot without a process asks for, and for how many seconds it has."""
 
     stages: Sequence[Stage]
     store: Store

@@ -3,10 +3,9 @@
 A trial of Tune is a slot: a process with the resources of one size of stage, which does one stage
 after another (trial.py). Tune calls `suggest` whenever it could start a trial; the searcher asks
 for one while more stages are ready than slots are starting. A slot gets its stage when it has
-started, or has reported how its last one ended: the most urgent one that is ready then. So every
-slot works however short its stages are, and only what is at work grows with the cluster, not with
-the sweep. No more slots start at once than have started before: a process takes seconds to load
-torch, in which two others do hundreds of short stages.
+loaded torch, or has reported how its last one ended: the most urgent one that is ready then. So
+every slot works however short its stages are, and only what is at work grows with the cluster, not
+with the sweep. pace.py says when another slot is worth its start.
 
 Of the stages that are ready, the one with the longest remaining path by the plan's forecasts goes
 first. The store says what is done; the searcher keeps the state of each stage in this run.
@@ -17,7 +16,6 @@ from __future__ import annotations
 import bisect
 import contextlib
 import itertools
-import os
 import threading
 import time
 from collections import Counter, defaultdict
@@ -27,6 +25,7 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
+from fope_lab.orchestration.pace import Pace, enough_start
 from fope_lab.orchestration.trial import (
     NODE_LOSSES,
     PROCESS_RETRIES,
@@ -57,15 +56,11 @@ LOST = (Status.FAILED, Status.BLOCKED)
 """The statuses of a parent for which a stage no longer waits."""
 LOOK_SECONDS = 0.5
 """How often the searcher looks at a stage that another driver runs, and for signs of life."""
-FIRST_SLOTS = os.cpu_count() or 1
-"""How many slots start together at first, where there is room; then as many as have started."""
-START_SECONDS = 60.0
-"""For how long a slot that starts keeps others from starting."""
 
 Give = Callable[[str, Order | None], None]
 """Leaves a trial's next order where the trial finds it, or that there is none."""
 ReadWaits = Callable[[], Sequence[tuple[Demand, float]]]
-"""Returns what each slot that is starting asks for, and for how many seconds it has."""
+"""Returns what each slot without a process asks for, and for how many seconds it has."""
 
 
 @dataclass
@@ -78,6 +73,9 @@ class Slot:
     """When it began to start."""
     key: str | None = None
     starting: bool = True
+    """Until it asks for its first stage."""
+    placed: bool = False
+    """Whether its process is there."""
     false_starts: int = 0
     killed: bool = False
 
@@ -125,6 +123,8 @@ class StageSearcher(Searcher):
         urgency = remaining_path(stages, seconds)
         self._rank = {key: (-urgency[key], i) for i, key in enumerate(self._stages)}
         self._ready: list[tuple[tuple[float, int], str]] = []  # by rank, the most urgent first
+        self._ready_of = Counter[Size]()  # how many of each size
+        self._paces = defaultdict[Size, Pace](lambda: Pace(clock))
         self._looks: dict[str, float] = {}  # when to look again at what another driver runs
         self._open = set(self._stages)
         self._states = dict.fromkeys(self._stages, WAITING)
@@ -149,7 +149,7 @@ class StageSearcher(Searcher):
                 if starting[demand.size]:  # a slot that starts takes this one
                     starting[demand.size] -= 1
                     passed.append(key)
-                elif self._enough_start() and self._capacity.fits(demand):
+                elif self._enough_start(demand.size) and self._capacity.fits(demand):
                     return None
                 elif self._order(key) is not None:
                     self._slots[trial_id] = Slot(demand, self._clock())
@@ -158,18 +158,19 @@ class StageSearcher(Searcher):
             return None
 
     def on_trial_start(self, trial_id: str) -> None:
-        """Give a slot whose process has started its first stage, also after the last one died."""
-        with self._lock:
-            slot = self._slots[trial_id]
-            slot.starting = slot.killed = False
-            slot.false_starts = 0
-            self._give(trial_id, self._next_order(trial_id))
+        """Note that the process of a slot is there."""
+        self._slots[trial_id].placed = True
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Note how a slot's stage has ended, and give it the next one."""
+        """Note that a slot has started, also after its process died, or how its stage has ended;
+        and give it the next one."""
         with self._lock:
             slot = self._slots[trial_id]
-            self._note_end(slot, result)
+            if slot.starting:
+                slot.starting = slot.killed = False
+                slot.false_starts = 0
+            else:
+                self._note_end(slot, result)
             self._give(trial_id, None if slot.killed else self._next_order(trial_id))
 
     def on_trial_complete(
@@ -191,7 +192,7 @@ class StageSearcher(Searcher):
                 self._note_death(slot, lost_node=lost_node)
             elif slot.starting and not lost_node:
                 self._note_false_start(slot)
-            slot.starting, slot.since = True, self._clock()
+            slot.starting, slot.placed, slot.since = True, False, self._clock()
 
     def silent(self) -> Mapping[str, Stage]:
         """Fail every stage that has told of no progress for its timeout; returns them by the slots
@@ -217,10 +218,10 @@ class StageSearcher(Searcher):
         return found
 
     def waits(self) -> list[tuple[Demand, float]]:
-        """What each slot that is starting asks for, and for how many seconds it has."""
+        """What each slot without a process asks for, and for how many seconds it has."""
         now = self._clock()
         with self._lock:
-            return [(s.demand, now - s.since) for s in self._slots.values() if s.starting]
+            return [(s.demand, now - s.since) for s in self._slots.values() if not s.placed]
 
     def is_over(self) -> bool:
         """Whether every stage has ended, as far as results have shown."""
@@ -269,11 +270,14 @@ class StageSearcher(Searcher):
         self._capacity.acquire(trial_id, slot.demand)
         return order
 
-    def _enough_start(self) -> bool:
-        """Whether as many slots start as may start together."""
-        late = self._clock() - START_SECONDS
-        starting = sum(slot.starting and slot.since > late for slot in self._slots.values())
-        return starting >= max(FIRST_SLOTS, len(self._slots) - starting)
+    def _enough_start(self, size: Size) -> bool:
+        """Whether no other slot of a size may start now, or is worth its start."""
+        now, slots = self._clock(), self._slots.values()
+        since = [now - slot.since for slot in slots if slot.starting]
+        if enough_start(since, len(slots) - len(since)):
+            return True
+        working = sum(slot.key is not None and slot.demand.size == size for slot in slots)
+        return self._paces[size].is_enough(self._ready_of[size], working, len(since))
 
     def _starting(self) -> Counter[Size]:
         """How many slots of each size are starting."""
@@ -317,6 +321,7 @@ class StageSearcher(Searcher):
         key, slot.key = slot.key, None
         if key is None:
             return
+        self._paces[slot.demand.size].note_end()
         folder = self._folder(key)
         state, status, reason = folder.state(), result.get(STATUS), result.get(REASON)
         lease, _ = self._observer.state(folder.attempts, self._owner)
@@ -412,6 +417,7 @@ class StageSearcher(Searcher):
         at = bisect.bisect_left(self._ready, place)
         is_there = self._ready[at : at + 1] == [place]
         if is_there is not (is_ready := self._is_ready(key)):
+            self._ready_of[self._capacity.demands[key].size] += 1 if is_ready else -1
             self._ready[at : at + is_there] = [place] if is_ready else []
         if before.is_done is not state.is_done or state.status in LOST:
             for child in self._children[key]:

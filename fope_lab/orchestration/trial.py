@@ -90,12 +90,14 @@ def run_slot(
 
     `checkout` is the driver's, whose code all nodes run, and `code` has the digests of its files
     when the run began. StageSearcher.on_trial_result gets the reports. What the store says of a
-    failure comes first.
+    failure comes first. The first report, once torch is loaded, asks for the first stage.
     """
+    import torch  # noqa: F401
     from ray import tune
     from ray.experimental import internal_kv
 
     place = order_place(tune.get_context().get_trial_id())
+    tune.report({})
     while (order := internal_kv._internal_kv_get(place)) is not None:
         try:  # a plug-in may raise, and this node may be unable to write to the store
             work: WithPlugins[Order] = pickle.loads(order)

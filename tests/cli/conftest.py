@@ -45,7 +45,7 @@ def run_stages(
     with scratch_folder(store, owner, sweeps), watch(searcher.states, lambda: ROOM, list):
         while (config := searcher.suggest("slot")) != Searcher.FINISHED:
             assert config is not None, "nothing runs, and nothing can start"
-            searcher.on_trial_start("slot")
+            searcher.on_trial_result("slot", {})  # it has started
             while (order := orders["slot"]) is not None:
                 state = run_until_ended(order, store, Checkout.current())
                 searcher.on_trial_result("slot", {STATUS: state.status, REASON: state.reason})

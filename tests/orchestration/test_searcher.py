@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ray.tune.search import Searcher
 
-from fope_lab.orchestration import searcher
+from fope_lab.orchestration import pace
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import (
     NODE_LOSSES,
@@ -139,7 +139,7 @@ def simulate(
         if config == Searcher.FINISHED:
             return now, order
         if config is not None:
-            searcher.on_trial_start(str(number))
+            searcher.on_trial_result(str(number), {})
             follow(str(number))
             continue
         assert running, "nothing runs, yet the searcher is not finished"
@@ -243,6 +243,7 @@ class Run:
         if not isinstance(config, dict):
             return config
         self.searcher.on_trial_start(trial)
+        self.searcher.on_trial_result(trial, {})
         return self._given(trial)
 
     def _given(self, trial: str) -> str | None:
@@ -268,7 +269,7 @@ class Run:
             trial = self.trials[key]
             self.searcher.note_death(trial, lost_node=lost_node)
             if self.state(key).status is Status.WAITING:
-                self.searcher.on_trial_start(trial)
+                self.searcher.on_trial_result(trial, {})
 
     def folder(self, key: str) -> StageFolder:
         return self.store.folder(KIND, key)
@@ -286,8 +287,9 @@ class Run:
 
 @pytest.fixture(autouse=True)
 def _many_slots_start_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On every machine alike."""
-    monkeypatch.setattr(searcher, "FIRST_SLOTS", 64)
+    """On every machine alike, and however short their stages are."""
+    monkeypatch.setattr(pace, "cores", lambda: 64)
+    monkeypatch.setattr(pace.Pace, "is_enough", lambda *found: False)
 
 
 @pytest.fixture
@@ -338,7 +340,7 @@ def test_a_slot_that_starts_gets_what_is_most_urgent_then(store: Store) -> None:
     assert run.searcher.suggest("starts") is not None, "for the second"
     assert run.searcher.suggest("too many") is None
     assert run.end("third") == "long"
-    run.searcher.on_trial_start("starts")
+    run.searcher.on_trial_result("starts", {})
     assert run.orders["starts"].key == "second"  # type: ignore[union-attr]
 
 
@@ -348,7 +350,7 @@ def test_a_slot_does_one_stage_after_another_while_another_one_starts(store: Sto
     assert run.searcher.suggest("starts") is not None
     assert [run.end("a"), run.end("b"), run.end("c"), run.end("d")] == ["b", "c", "d", None]
     assert run.next() == Searcher.FINISHED
-    run.searcher.on_trial_start("starts")
+    run.searcher.on_trial_result("starts", {})
     assert run.orders["starts"] is None
 
 
@@ -526,7 +528,7 @@ def test_a_slot_whose_process_never_starts_fails_one_stage_and_another_slot_goes
     assert run.state("a").status is Status.WAITING
     run.searcher.note_death("slot")
     assert run.state("a") == StageState(Status.FAILED, "its process died before it could begin")
-    run.searcher.on_trial_start("slot")
+    run.searcher.on_trial_result("slot", {})
     assert run.orders["slot"].key == "b"  # type: ignore[union-attr]
 
 
@@ -575,7 +577,7 @@ def test_a_stage_without_progress_is_ended_after_its_timeout(store: Store) -> No
     assert run.orders[trial] is None
     run.searcher.note_death(trial)
     assert run.state("hangs") == failed
-    run.searcher.on_trial_start(trial)
+    run.searcher.on_trial_result(trial, {})
     assert run.orders[trial].key == "next"  # type: ignore[union-attr]
     for attempt in attempts.values():
         attempt.heartbeat.stop()
@@ -598,7 +600,7 @@ def test_what_slots_wait_for(store: Store) -> None:
 def test_no_more_slots_start_at_once_than_have_started(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searcher, "FIRST_SLOTS", 2)
+    monkeypatch.setattr(pace, "cores", lambda: 2)
     now, names = 0.0, map(str, itertools.count())
     run = Run(store, dict.fromkeys(map(str, range(99))), slots=99, watch=lambda: now)
 
@@ -613,18 +615,18 @@ def test_no_more_slots_start_at_once_than_have_started(
     for _ in range(4):
         sizes.append(len(slots))
         for slot in slots:
-            run.searcher.on_trial_start(slot)
+            run.searcher.on_trial_result(slot, {})
         slots = asked()
     assert sizes == [2, 2, 4, 8]
     assert not asked()
-    now = searcher.START_SECONDS  # those that hang hold the others back no longer
-    assert len(asked()) == 32
+    now = pace.START_SECONDS  # those that hang hold the others back no longer
+    assert len(asked()) == 16
 
 
-def test_slots_without_room_are_all_asked_for_that_an_autoscaler_sees_them(
+def test_slots_without_room_are_all_asked_for_so_that_an_autoscaler_sees_them(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searcher, "FIRST_SLOTS", 2)
+    monkeypatch.setattr(pace, "cores", lambda: 2)
     ahead = Lookahead(stages=20)
     run = Run(store, dict.fromkeys(map(str, range(99))), slots=1, lookahead=ahead)
     given = [run.searcher.suggest(str(number)) for number in range(30)]

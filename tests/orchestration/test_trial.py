@@ -150,7 +150,8 @@ def test_a_node_that_can_not_write_to_the_store_says_so(
     orders = {order_place("1"): pickle.dumps(WithPlugins(Order("key", {}, "me")))}
     monkeypatch.setattr(internal_kv, "_internal_kv_get", lambda place: orders.pop(place, None))
     run_slot({}, store_root=str(tmp_path / "file" / "store"), checkout=None, code={})
-    [report] = reports
+    started, report = reports
+    assert not started
     assert report[trial.STATUS] == "failed"
     assert "can't be written: Not a directory" in report[trial.REASON]
 

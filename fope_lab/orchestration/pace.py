@@ -1,0 +1,77 @@
+"""When another slot is worth its start.
+
+A process takes seconds to load torch, with all of a core, in which others do hundreds of short
+stages. So slots start in batches: no more at once than have started before, and none of a size
+whose slots will have done what is ready before another one could start, or of which the last batch
+did not do stages any quicker. Long stages, which none of this concerns, get all the slots that fit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from fope_lab.config.devices import cores
+
+START_SECONDS = 60.0
+"""For how long a slot that starts keeps others from starting."""
+LOAD_SECONDS = 10.0
+"""About how long a process takes to load torch on a busy machine."""
+WATCH_SECONDS = 1.0
+"""How long a number of slots is watched before its pace is known."""
+SHORT = 10
+"""Stages are short if a slot does as many of them in LOAD_SECONDS."""
+
+
+def enough_start(starting: Iterable[float], started: int) -> bool:
+    """Whether as many slots start as may start together, at first as many as this machine has
+    cores; `starting` says for how many seconds each of them has."""
+    return sum(s < START_SECONDS for s in starting) >= max(cores(), started)
+
+
+class Pace:
+    """How quickly the slots of one size do stages."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` returns seconds."""
+        self._clock = clock
+        self._ended = deque[float]()
+        self._began: float | None = None
+        self._slots, self._ended_since, self._since = 0, 0, 0.0
+        self._paces: dict[int, float] = {}  # by the number of slots, while no other one started
+
+    def note_end(self) -> None:
+        """Note that a stage has ended."""
+        self._ended.append(self._clock())
+        self._ended_since += 1
+
+    def is_enough(self, ready: int, working: int, starting: int) -> bool:
+        """Whether the `working` slots do the stages that are ready as soon as more slots would."""
+        if not working:
+            return False
+        now = self._clock()
+        if working != self._slots:
+            self._slots, self._ended_since, self._since = working, 0, now
+        self._began = now if self._began is None else self._began
+        while self._ended and self._ended[0] < now - LOAD_SECONDS:
+            self._ended.popleft()
+        if (watched := min(now - self._began, LOAD_SECONDS)) < WATCH_SECONDS:
+            return True
+        expected = len(self._ended) / watched * LOAD_SECONDS
+        if expected < SHORT * working:
+            return False
+        return expected >= ready or not self._have_more_helped(now - self._since, starting)
+
+    def _have_more_helped(self, watched: float, starting: int) -> bool:
+        """Whether this many slots have brought a quarter at least of what they could have brought
+        over the best pace of fewer slots; no while that is not known yet."""
+        if watched < WATCH_SECONDS:
+            return False
+        pace = self._ended_since / watched
+        if not starting:
+            self._paces[self._slots] = pace
+        fewer = [(before, slots) for slots, before in self._paces.items() if slots < self._slots]
+        if not fewer:
+            return True
+        before, slots = max(fewer)
+        return pace >= before * (1 + (self._slots / slots - 1) / 4)
