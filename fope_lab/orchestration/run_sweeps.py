@@ -20,7 +20,14 @@ from fope_lab.orchestration.progress import RunProgress, print_problems
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.planning.needed_stages import NeededStates, plan_sweeps
-from fope_lab.report.build import Report, RunLinks, build_report, provenance, report_inputs
+from fope_lab.report.build import (
+    Report,
+    RunLinks,
+    build_report,
+    provenance,
+    report_inputs,
+    with_links,
+)
 from fope_lab.report.files import (
     REPORT_FILES,
     WrittenReport,
@@ -122,8 +129,6 @@ def run_sweeps(
             raise
         read = StoreSnapshot.of(place)
         plans = plan_sweeps(sweeps, read)
-    else:
-        uploads.flush()
     try:
         for planned in plans:
             keep_corpora(planned, place)
@@ -262,8 +267,11 @@ def _finish(
 ) -> None:
     """Write and print the reports; an MLflow that can't be used is left to `sync`."""
     unrecorded, store = None, read.live()
-    for planned in plans:
-        found, where = ReportOfSweep(planned.sweep, read, tracker), ""
+    reports = [ReportOfSweep(planned.sweep, read, tracker) for planned in plans]
+    if not uploads.unreachable:
+        uploads.flush()  # only now: it went on meanwhile. A report links to its runs
+    for planned, found in zip(plans, reports, strict=True):
+        where = ""
         try:
             written = found.save()
             where = str(written)
@@ -285,19 +293,28 @@ def _finish(
 
 
 class ReportOfSweep:
-    """The results so far of a sweep, with links to MLflow, whose server is not contacted. They are
-    aggregated only if something has changed since the store's report was made, or if asked for."""
+    """The results so far of a sweep, with the links to MLflow that are recorded when it is first
+    saved or printed. They are aggregated only if something has changed since the store's report was
+    made, or if asked for."""
 
     def __init__(self, sweep: Sweep, store: Store, tracker: Tracker) -> None:
-        self._sweep, self._snapshot = sweep, StoreSnapshot.of(store)
+        self._sweep, self._snapshot, self._tracker = sweep, StoreSnapshot.of(store), tracker
+        self._provenance = provenance(sweep, self._snapshot)
+        self._inputs = report_inputs(sweep, self._snapshot, self._provenance)
+
+    @functools.cached_property
+    def _links(self) -> RunLinks:
+        sweep, tracker = self._sweep, self._tracker
         runs = tracker.runs(sweep)
         ids = {key: run.run_id for key, run in runs.items()}
         experiment = next((run.experiment_id for run in runs.values()), "")
         addresses = {key: run_link(tracker.uri, experiment, run) for key, run in ids.items()}
-        self._links = RunLinks(ids, addresses, tracker.view_links(sweep.name))
-        self._provenance = provenance(sweep, self._snapshot)
-        inputs = report_inputs(sweep, self._snapshot, self._provenance, self._links)
-        self._unchanged = unchanged_report(inputs, store.report(sweep.name))
+        return RunLinks(ids, addresses, tracker.view_links(sweep.name))
+
+    @functools.cached_property
+    def _unchanged(self) -> WrittenReport | None:
+        inputs = with_links(self._inputs, self._links)
+        return unchanged_report(inputs, self._snapshot.report(self._sweep.name))
 
     @functools.cached_property
     def report(self) -> Report:

@@ -121,7 +121,7 @@ def build_report(
     stages take, to price the seeds that would decide a claim.
     """
     section, by_section, store = sweep.report, sweep.by_section, StoreSnapshot.of(store)
-    inputs = report_inputs(sweep, store, provenance, links)
+    inputs = with_links(report_inputs(sweep, store, provenance), links)
     # All results count, unless a rule says which seeds do.
     results = counted_results(sweep, read_stages(sweep.stages, store))
     test = seed_test_of(sweep)
@@ -183,13 +183,11 @@ def build_report(
     )
 
 
-def report_inputs(
-    sweep: Sweep, store: StoreSnapshot, provenance: Mapping[str, object], links: RunLinks
-) -> str:
-    """The SHA-256 of all that the report of a sweep follows from, but for its date and what seeds
-    would cost. No result is read: DONE has the digest of each."""
+def report_inputs(sweep: Sweep, store: StoreSnapshot, provenance: Mapping[str, object]) -> str:
+    """The SHA-256 of all that the report of a sweep follows from, but for its links, its date and
+    what seeds would cost. No result is read: DONE has the digest of each."""
     described = replace(sweep, stages=(), by_section={}, selected={})
-    parts = [_code_digest(), repr(described), repr(provenance), repr(links)]
+    parts = [_code_digest(), repr(described), repr(provenance)]
     for stage in sweep.stages:
         folder = store.folder(stage.kind, stage.key)
         about = (stage.key, stage.label, stage.section, stage.axes, stage.config)
@@ -202,6 +200,11 @@ def report_inputs(
     for section in (*sweep.by_section.values(), *sweep.selected.values()):
         parts.append(" ".join(stage.key for stage in section))
     return digest_of_texts(parts)
+
+
+def with_links(inputs: str, links: RunLinks) -> str:
+    """The same with the links that a report shows."""
+    return digest_of_texts([inputs, repr(links)])
 
 
 @functools.cache

@@ -108,13 +108,17 @@ def _json(value: Any, *, hashed: bool) -> Any:
     kind: Any = type(value)
     if (fields := _fields(kind)) is None:
         return value
-    outside = getattr(value, "excluded_from_key", ()) if hashed else ()
-    return {
-        option: _json(item, hashed=hashed)
-        for name, option, default in fields
-        if name not in outside
-        and ((item := getattr(value, name)) != (default if hashed else MISSING))
-    }
+    # Kept with the value, which never changes: the stages of a large sweep share most of theirs.
+    kept, name = vars(value), "_hashed" if hashed else "_whole"
+    if name not in kept:
+        outside = getattr(value, "excluded_from_key", ()) if hashed else ()
+        kept[name] = {
+            option: _json(item, hashed=hashed)
+            for field, option, default in fields
+            if field not in outside
+            and ((item := getattr(value, field)) != (default if hashed else MISSING))
+        }
+    return kept[name]
 
 
 def _parts(value: Any) -> Iterator[type[Any]]:

@@ -111,12 +111,18 @@ class Attempts:
     """The files that record the attempts at one stage."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "attempts"
+        self.folder = folder
+        self._place = os.path.join(folder, "attempts")  # thousands are made: a Path takes longer
+
+    @property
+    def path(self) -> Path:
+        """The folder with their files."""
+        return Path(self._place)
 
     def newest_token(self) -> int:
         """The largest token that was taken, or 0."""
         try:
-            names = os.listdir(self.path)
+            names = os.listdir(self._place)
         except OSError:
             return 0
         tokens = (name.removesuffix(".json") for name in names if name.endswith(".json"))
@@ -124,7 +130,7 @@ class Attempts:
 
     def record(self, token: int) -> AttemptRecord | None:
         """The attempt with this token, or None if there is none."""
-        path = os.path.join(self.path, f"{token:04d}")
+        path = os.path.join(self._place, f"{token:04d}")
         details = read_attempt(f"{path}.json")
         if details is None:
             if not os.path.exists(f"{path}.json"):
@@ -166,21 +172,21 @@ class Attempts:
         if newest is None:
             return trace + 1
         if newest.end is None and newest.owner != owner and newest.token != supersede:
-            raise LeaseHeldError(f"{self.path.parent}: attempt {newest.token} by {newest.owner}")
+            raise LeaseHeldError(f"{self.folder}: attempt {newest.token} by {newest.owner}")
         return max(newest.token, trace) + 1
 
     def take(self, token: int, owner: str, details: Mapping[str, Any]) -> None:
         """Take the lease with a token from `next_token`; raises LeaseHeldError if somebody has."""
         record = {"owner": owner, "started": time.time(), **details}
         if not create_exclusive(self._file(token, "json"), json.dumps(record, indent=1)):
-            raise LeaseHeldError(f"{self.path.parent}: attempt {token} went to another process")
+            raise LeaseHeldError(f"{self.folder}: attempt {token} went to another process")
 
     def require_newest(self, token: int) -> None:
         """Raises LeaseLostError if there is an attempt newer than `token`."""
         newest = self.newest_token()
         if newest != token:
             raise LeaseLostError(
-                f"{self.path.parent}: attempt {token} was superseded by attempt {newest}"
+                f"{self.folder}: attempt {token} was superseded by attempt {newest}"
             )
 
     def end(self, token: int, ending: Ending, **details: Any) -> None:
@@ -194,7 +200,7 @@ class Attempts:
 
     def _newest_trace(self) -> int:
         """The largest token that any file of the stage has, even if its attempt was removed."""
-        names = (path.name[:4] for part in _TRACES for path in self.path.parent.glob(part))
+        names = (path.name[:4] for part in _TRACES for path in self.folder.glob(part))
         return max((int(name) for name in names if name.isdigit()), default=0)
 
     def _file(self, token: int, suffix: str) -> Path:

@@ -73,12 +73,10 @@ def find_checkpoint(path: str | os.PathLike[str], *, intact: bool = False) -> Pa
 class StageFolder:
     """Reads a stage's folder, which need not exist. Only `begin` and `set_aside` write."""
 
-    _attempts = Attempts
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, attempts: Attempts | None = None) -> None:
         self.path = path
         self.paths = StagePaths(path)
-        self.attempts = self._attempts(path)
+        self.attempts = attempts or Attempts(path)
 
     @classmethod
     def of_checkpoint(cls, checkpoint: Path) -> StageFolder | None:

@@ -126,12 +126,12 @@ class LeaseObserver:
         if newest is None:
             return LeaseState.FREE, 0
         if newest.end is not None or newest.owner == owner:
-            self._seen.pop(attempts.path, None)
+            self._seen.pop(attempts.folder, None)
             return LeaseState.FREE, newest.token
         now, beat = self._clock(), attempts.beat(newest.token)
-        token_then, beat_then, since = self._seen.get(attempts.path, (0, -1, now))
+        token_then, beat_then, since = self._seen.get(attempts.folder, (0, -1, now))
         if (newest.token, beat) != (token_then, beat_then):
-            self._seen[attempts.path] = (newest.token, beat, now)
+            self._seen[attempts.folder] = (newest.token, beat, now)
             return LeaseState.HELD, newest.token
         stale = now - since >= patience_with(newest.owner, self._seconds)
         return (LeaseState.STALE if stale else LeaseState.HELD), newest.token

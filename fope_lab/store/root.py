@@ -200,7 +200,8 @@ class Store:
 class StageReading(StageFolder):
     """A stage's folder at one moment: its state, attempts and completion are each read once."""
 
-    _attempts = AttemptsReading
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, AttemptsReading(path))
 
     def state(self) -> StageState:
         return self._state

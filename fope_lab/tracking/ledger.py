@@ -196,7 +196,7 @@ class Ledger:
         return self._root / "sweeps" / quote(sweep, safe="")
 
     def _run_file(self, sweep: str, kind: str, key: str) -> Path:
-        return self._store.folder(kind, key).path / "tracking" / f"{self._hash(sweep)}.json"
+        return self._store.root / f"{kind}/{key}/tracking/{self._hash(sweep)}.json"
 
     def _hash(self, sweep: str) -> str:
         return hashlib.sha256(f"{shown(self._uri)}\n{sweep}".encode()).hexdigest()[:16]

@@ -89,24 +89,28 @@ class Outline:
         """The outline of a plan; `cached` holds, by key, what was recorded for stages before."""
         sweep = plan.sweep
         stages = [
-            {
-                "key": stage.key,
-                "label": stage.label,
-                "section": stage.section,
-                "kind": stage.kind,
-                "config": stage.config,
-                "axes": stage.axes,
-                "parents": stage.parents,
-                "seed": stage.seed,
-                "embedding": stage.embedding,
-                "scale": stage.scale,
-                "curves": {m.name: m.axis.name for m in stage.spec.metrics() if m.axis is not None},
-                "cached": cached.get(stage.key, plan.states[stage.key].is_done),
-            }
+            StageOutline(
+                key=stage.key,
+                label=stage.label,
+                section=stage.section,
+                kind=stage.kind,
+                config=stage.config,
+                axes=stage.axes,
+                parents=stage.parents,
+                seed=stage.seed,
+                embedding=stage.embedding,
+                scale=stage.scale,
+                curves={m.name: m.axis.name for m in stage.spec.metrics() if m.axis is not None},
+                cached=cached.get(stage.key, plan.states[stage.key].is_done),
+            )
             for stage in sweep.stages
         ]
-        raw = {"name": sweep.name, "description": sweep.description, "file": str(sweep.path)}
-        return OUTLINE.validate_json(json.dumps(raw | {"stages": stages}))
+        return cls(
+            name=sweep.name,
+            description=sweep.description,
+            file=str(sweep.path),
+            stages=tuple(stages),
+        )
 
 
 OUTLINE = TypeAdapter(Outline)
