@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -115,7 +115,7 @@ def run_sweeps(
         keep_corpora(planned, place)
         with contextlib.suppress(TrackingError):  # a full disk: the end of the run says so
             tracker.record(planned)
-    uploads.start(tracker, names)
+    upload = functools.partial(uploads.start, tracker, names)
     counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
     text = f"{', '.join(names)}: {counted(actions.total())}: {counts}; store {place}"
     say(console, text)
@@ -123,12 +123,15 @@ def run_sweeps(
     if any(planned.action(key) not in NOTHING for planned in selected for key in planned.states):
         forecasts = forecast_seconds(stages, place, device)
         try:
-            states = _run_stages(stages, plans, place, forecasts, uploads, address, console)
+            given = (stages, plans, place, forecasts, uploads, upload, address, console)
+            states = _run_stages(*given)
         except KeyboardInterrupt:
             console.print("Interrupted. Run the same command again to continue.")
             raise
         read = StoreSnapshot.of(place)
         plans = plan_sweeps(sweeps, read)
+    else:
+        upload()
     try:
         for planned in plans:
             keep_corpora(planned, place)
@@ -228,10 +231,12 @@ def _run_stages(
     store: Store,
     forecasts: Mapping[str, float | None],
     uploads: Uploads,
+    upload: Callable[[], None],
     address: str,
     console: Console,
 ) -> Mapping[str, StageState]:
-    """Run what the store lacks, and bring MLflow up to date."""
+    """Run what the store lacks, and bring MLflow up to date: `upload` begins once there is room for
+    each stage."""
     require_cluster(address)
     prepare_environment(address)
     from fope_lab.orchestration.controller import run_stages
@@ -241,6 +246,7 @@ def _run_stages(
         read_states: ReadStates, read_room: ReadRoom, read_waits: ReadWaits
     ) -> Iterator[None]:
         progress = RunProgress(stages, store, forecasts, read_room, read_waits)
+        upload()
         try:
             with live_view(progress, read_states, console):
                 yield

@@ -15,6 +15,7 @@ from uploads_here import UploadsHere
 
 from fope_lab.orchestration import controller
 from fope_lab.orchestration import run_sweeps as running
+from fope_lab.orchestration.nodes import ResourcesError
 from fope_lab.orchestration.run_sweeps import report_of_sweep
 from fope_lab.report.files import REPORT_FILES
 from fope_lab.store.records import StoreError
@@ -66,6 +67,12 @@ class Run:
             console=Console(file=self.output, width=200),
         )
 
+    def ended(self, *given: Any) -> Mapping[str, StageState]:
+        """What the stages end with, once their upload has begun, in place of `_run_stages`."""
+        upload = given[5]
+        upload()
+        return self.states
+
     def assert_failures_are_printed(self) -> None:
         reasons = [state.reason for state in self.states.values() if state.reason]
         assert len(reasons) == 2
@@ -84,7 +91,7 @@ def run(tmp_path: Path) -> Run:
 def test_a_broken_report_hides_no_failure(
     name: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_run_stages", lambda *_: run.states)
+    monkeypatch.setattr(running, "_run_stages", run.ended)
     monkeypatch.setattr(running, name, broken)
     with pytest.raises(OSError, match="no space left"):
         run()
@@ -93,7 +100,7 @@ def test_a_broken_report_hides_no_failure(
 
 def test_a_failure_is_told_as_a_cause_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """`report` lists the stages that are missing; a run has told why."""
-    monkeypatch.setattr(running, "_run_stages", lambda *_: run.states)
+    monkeypatch.setattr(running, "_run_stages", run.ended)
     run()
     run.assert_failures_are_printed()
     assert "Missing:" not in run.output.getvalue()
@@ -130,7 +137,7 @@ def test_a_run_that_ends_early_hides_no_failure(
 def test_a_full_disk_costs_the_report_but_not_the_end_of_the_run(
     owner: Any, name: str, told: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_run_stages", lambda *_: run.states)
+    monkeypatch.setattr(running, "_run_stages", run.ended)
     monkeypatch.setattr(owner, name, broken)
     assert len(run()) == 2
     assert told in run.output.getvalue()
@@ -138,7 +145,7 @@ def test_a_full_disk_costs_the_report_but_not_the_end_of_the_run(
 
 
 def test_a_broken_upload_costs_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_run_stages", lambda *_: run.states)
+    monkeypatch.setattr(running, "_run_stages", run.ended)
     monkeypatch.setattr(Tracker, "project", broken)
     assert len(run()) == 2
     lines = [line for line in run.output.getvalue().splitlines() if "not up to date" in line]
@@ -153,9 +160,9 @@ def test_an_upload_that_did_not_finish_is_not_tried_again(
     """Its thread still holds the lock, so that another try could only wait for it."""
     slow = "MLflow was too slow"
 
-    def run_stages(stages: Any, plans: Any, store: Any, seconds: Any, uploads: Any, *_: Any) -> Any:
-        uploads.unreachable = slow
-        return run.states
+    def run_stages(*given: Any) -> Any:
+        given[4].unreachable = slow
+        return run.ended(*given)
 
     monkeypatch.setattr(running, "_run_stages", run_stages)
     monkeypatch.setattr(UploadsHere, "flush", broken)
@@ -166,15 +173,27 @@ def test_an_upload_that_did_not_finish_is_not_tried_again(
     assert {file.name for file in files.glob("report.*")} == {*REPORT_FILES, "report.meta.json"}
 
 
+def test_nothing_is_in_mlflow_of_a_run_that_was_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_stages(*_: object, **__: object) -> None:
+        raise ResourcesError("no node can ever hold it")
+
+    monkeypatch.setattr(controller, "run_stages", run_stages)
+    monkeypatch.setattr(UploadsHere, "start", lambda *_: pytest.fail("it uploads"))
+    with pytest.raises(ResourcesError):
+        run()
+
+
 def test_a_sweep_is_recorded_before_its_first_stage_runs(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that nobody removes a finished stage that it is about to read."""
     recorded: list[str] = []
 
-    def run_stages(*_: object) -> Mapping[str, StageState]:
+    def run_stages(*given: Any) -> Mapping[str, StageState]:
         recorded.extend(stage.key for sweep in recorded_sweeps(store) for stage in sweep.stages)
-        return run.states
+        return run.ended(*given)
 
     store = Store(run.store)
     monkeypatch.setattr(running, "_run_stages", run_stages)
