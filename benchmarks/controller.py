@@ -1,7 +1,7 @@
 """Overhead of the controller: stages that only rest, through it and through plain Ray Tune.
 
     python benchmarks/controller.py [--stages 300 1000 5000] [--slots 2] [--seconds 0]
-    python benchmarks/controller.py --stages 640 --slots 64 --seconds 10
+    python benchmarks/controller.py --stages 1280 --slots 64 --seconds 10
 
 For each number of slots, a Ray of its own pretends to have as many CPUs. `fope-lab run` runs a
 sweep of stages that rest for some seconds and leave an empty result, and beside it plain Ray Tune
@@ -9,7 +9,7 @@ runs as many independent trials that rest as long, with the same settings of Ray
 when each stage began and ended, and in which process. The output is, for each side, the wall time
 of a stage, the share of the slots' time in which a stage was at work, how many processes did the
 work and when the last of them began, and the driver's processor time and greatest memory. Where
-plain Tune takes three times as long, it is stopped. Nothing else should be running.
+plain Tune takes twice as long, it is stopped. Nothing else should be running.
 
 This file is also the plug-in that the sweep names: it defines the kind of stage `rest`.
 """
@@ -178,7 +178,7 @@ def main() -> None:
                     side = through_controller(stages, seconds, address, Path(name))
                     print(side.row("controller", slots), flush=True)
                     try:
-                        side = through_tune(stages, seconds, address, Path(name), 3 * side.wall)
+                        side = through_tune(stages, seconds, address, Path(name), 2 * side.wall)
                         print(side.row("plain Tune", slots), flush=True)
                     except subprocess.TimeoutExpired as over:
                         print(

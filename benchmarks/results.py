@@ -73,7 +73,7 @@ PARTS: Mapping[str, Part] = {
     "controller": Part("What the controller costs", _plain("controller"), HOUR),
     "many slots": Part(
         "What the controller costs on 64 slots",
-        _plain("controller", "--stages", "640", "--slots", "64", "--seconds", "10"),
+        _plain("controller", "--stages", "1280", "--slots", "64", "--seconds", "10"),
         HOUR,
     ),
     "tracking": Part("What tracking costs", _plain("tracking"), HOUR),

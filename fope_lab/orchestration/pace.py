@@ -1,20 +1,23 @@
 """When another slot is worth its start.
 
 A process takes seconds to load torch, with all of a core, in which others do hundreds of short
-stages. So slots start in batches: no more at once than have started before, and none of a size
-whose slots will have done what is ready before another one could start, or of which the last batch
-did not do stages any quicker. Long stages, which none of this concerns, get all the slots that fit.
+stages. So no more slots start at once than do not hold each other up, and none of a size whose
+slots will have done what is ready before another one could start, or of which the last ones did not
+do stages any quicker. Long stages get all the slots that fit.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 
 from fope_lab.config.devices import cores
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 """For how long a slot that starts keeps others from starting."""
+SLOWER = 1.5
+"""How many times as long as the quickest start one takes that others hold up."""
 LOAD_SECONDS = 10.0
 """About how long a process takes to load torch on a busy machine."""
 WATCH_SECONDS = 1.0
@@ -23,10 +26,22 @@ SHORT = 10
 """Stages are short if a slot does as many of them in LOAD_SECONDS."""
 
 
-def enough_start(starting: Iterable[float], started: int) -> bool:
-    """Whether as many slots start as may start together, at first as many as this machine has
-    cores; `starting` says for how many seconds each of them has."""
-    return sum(s < START_SECONDS for s in starting) >= max(cores(), started)
+class Starts:
+    """How many slots may start at once: at first as many as this machine has cores. Each that was
+    not held up by others allows one more, and each that was allows one less."""
+
+    def __init__(self) -> None:
+        self._at_once, self._quickest = cores(), math.inf
+
+    def note(self, seconds: float) -> None:
+        """Note that a slot has started, and how long it took."""
+        self._quickest = min(self._quickest, seconds)
+        more = 1 if seconds <= SLOWER * self._quickest else -1
+        self._at_once = max(cores(), self._at_once + more)
+
+    def are_enough(self, starting: Iterable[float]) -> bool:
+        """Whether no other slot may start now; `starting` says for how many seconds each has."""
+        return sum(s < START_SECONDS for s in starting) >= self._at_once
 
 
 class Pace:

@@ -25,7 +25,7 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from fope_lab.orchestration.pace import Pace, enough_start
+from fope_lab.orchestration.pace import Pace, Starts
 from fope_lab.orchestration.trial import (
     NODE_LOSSES,
     PROCESS_RETRIES,
@@ -124,6 +124,7 @@ class StageSearcher(Searcher):
         self._rank = {key: (-urgency[key], i) for i, key in enumerate(self._stages)}
         self._ready: list[tuple[tuple[float, int], str]] = []  # by rank, the most urgent first
         self._ready_of = Counter[Size]()  # how many of each size
+        self._starts = Starts()
         self._paces = defaultdict[Size, Pace](lambda: Pace(clock))
         self._looks: dict[str, float] = {}  # when to look again at what another driver runs
         self._open = set(self._stages)
@@ -168,6 +169,7 @@ class StageSearcher(Searcher):
             slot = self._slots[trial_id]
             if slot.starting:
                 slot.starting = slot.killed = False
+                self._starts.note(self._clock() - slot.since)
                 slot.false_starts = 0
             else:
                 self._note_end(slot, result)
@@ -274,7 +276,7 @@ class StageSearcher(Searcher):
         """Whether no other slot of a size may start now, or is worth its start."""
         now, slots = self._clock(), self._slots.values()
         since = [now - slot.since for slot in slots if slot.starting]
-        if enough_start(since, len(slots) - len(since)):
+        if self._starts.are_enough(since):
             return True
         working = sum(slot.key is not None and slot.demand.size == size for slot in slots)
         return self._paces[size].is_enough(self._ready_of[size], working, len(since))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fope_lab.orchestration.pace import LOAD_SECONDS, WATCH_SECONDS, Pace, enough_start
+from fope_lab.orchestration import pace
+from fope_lab.orchestration.pace import LOAD_SECONDS, WATCH_SECONDS, Pace, Starts
 
 TICK = 1 / 64
 LOADS = 5.0
@@ -19,13 +20,13 @@ def slots_started(
     A slot that starts takes LOADS seconds of a core.
     """
     now, left, working, starting = 0.0, float(stages), 0, list[float]()
-    pace, ended = Pace(lambda: now), 0
+    watched, ended = Pace(lambda: now), 0
     while ended < stages:
         if left > working and working + len(starting) < room:
             while (
                 len(starting) < max(at_once, working)
                 and working + len(starting) < room
-                and not pace.is_enough(int(left), working, len(starting))
+                and not watched.is_enough(int(left), working, len(starting))
             ):
                 starting.append(0.0)
         share = TICK * min(1.0, cores / (working + len(starting)))
@@ -34,7 +35,7 @@ def slots_started(
         starting = [done for done in starting if done < LOADS]
         left -= working * share / seconds
         while ended < stages and ended < stages - left:
-            pace.note_end()
+            watched.note_end()
             ended += 1
         now += TICK
     return working + len(starting), now
@@ -63,18 +64,44 @@ def test_none_starts_for_what_is_done_before_it_could_begin() -> None:
 
 def test_what_was_short_and_gets_long_is_given_more_slots() -> None:
     now = 0.0
-    pace = Pace(lambda: now)
+    watched = Pace(lambda: now)
     for _ in range(200):
-        pace.note_end()
-        assert pace.is_enough(100, 2, 0)
+        watched.note_end()
+        assert watched.is_enough(100, 2, 0)
         now += 1 / 32
     now += LOAD_SECONDS
-    assert not pace.is_enough(10, 2, 0)
+    assert not watched.is_enough(10, 2, 0)
 
 
-def test_no_more_start_at_once_than_have_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fope_lab.orchestration.pace.cores", lambda: 2)
-    assert not enough_start([0.0], 0)
-    assert enough_start([0.0, 1.0], 2)
-    assert not enough_start([0.0, 1.0], 3)
-    assert not enough_start([0.0, 60.0], 0), "one that hangs holds none back"
+def test_a_slot_that_hangs_holds_none_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "cores", lambda: 2)
+    assert not Starts().are_enough([0.0])
+    assert Starts().are_enough([0.0, 1.0])
+    assert not Starts().are_enough([0.0, pace.START_SECONDS])
+
+
+@pytest.mark.parametrize("seconds", [5.0, 40.0])
+@pytest.mark.parametrize(("cores", "most"), [(2, (3, 4)), (1000, (32, 33))])
+def test_processes_that_share_cores_start_a_few_at_a_time(
+    cores: int, most: tuple[int, int], seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of 64 start first; each takes so many seconds of a core, also of a disk that is slow."""
+    monkeypatch.setattr(pace, "cores", lambda: 2)
+    now, starts, started, found = 0.0, Starts(), 0, list[int]()
+    starting = list[tuple[float, float]]()  # since when, and how much of it is done
+    while started < 64:
+        while started + len(starting) < 64 and not starts.are_enough(
+            [now - since for since, _ in starting]
+        ):
+            starting.append((now, 0.0))
+        found.append(len(starting))
+        share = TICK * min(1.0, cores / len(starting))
+        starting = [(since, done + share) for since, done in starting]
+        for since, done in starting:
+            if done >= seconds:
+                started += 1
+                starts.note(now - since)
+        starting = [one for one in starting if one[1] < seconds]
+        now += TICK
+    assert most[0] <= max(found) <= most[1]
+    assert cores > 2 or sum(found) / len(found) < 3.5

@@ -597,7 +597,7 @@ def test_what_slots_wait_for(store: Store) -> None:
     assert run.searcher.waits() == [(Demand({"CPU": 1}, 1.0), 1.0)]
 
 
-def test_no_more_slots_start_at_once_than_have_started(
+def test_the_more_slots_have_started_the_more_start_at_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pace, "cores", lambda: 2)
@@ -617,10 +617,10 @@ def test_no_more_slots_start_at_once_than_have_started(
         for slot in slots:
             run.searcher.on_trial_result(slot, {})
         slots = asked()
-    assert sizes == [2, 2, 4, 8]
+    assert sizes == [2, 4, 8, 16]
     assert not asked()
     now = pace.START_SECONDS  # those that hang hold the others back no longer
-    assert len(asked()) == 16
+    assert len(asked()) == 32
 
 
 def test_slots_without_room_are_all_asked_for_so_that_an_autoscaler_sees_them(
