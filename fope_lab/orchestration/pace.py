@@ -1,9 +1,9 @@
 """When another slot is worth its start.
 
 A process takes seconds to load torch, with all of a core, in which others do hundreds of short
-stages. So no more slots start at once than do not hold each other up, and none of a size whose
-slots will have done what is ready before another one could start, or of which the last ones did not
-do stages any quicker. Long stages get all the slots that fit.
+stages. So only a few slots start at once where they would hold each other up. And where stages are
+short, none starts if the slots of its size will have done what is ready before it could begin, or
+if the last ones to start did not make them any quicker. Long stages get all the slots that fit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fope_lab.config.devices import cores
 START_SECONDS = 120.0
 """For how long a slot that starts keeps others from starting."""
 SLOWER = 1.5
-"""How many times as long as the quickest start one takes that others hold up."""
+"""A slot that takes this many times as long as the quickest one was held up by others."""
 LOAD_SECONDS = 10.0
 """About how long a process takes to load torch on a busy machine."""
 WATCH_SECONDS = 1.0
@@ -48,7 +48,7 @@ class Pace:
     """How quickly the slots of one size do stages."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` returns seconds."""
+        """`clock` returns the time in seconds, and never goes back."""
         self._clock = clock
         self._ended = deque[float]()
         self._began: float | None = None
