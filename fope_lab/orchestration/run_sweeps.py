@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -115,7 +115,6 @@ def run_sweeps(
         keep_corpora(planned, place)
         with contextlib.suppress(TrackingError):  # a full disk: the end of the run says so
             tracker.record(planned)
-    upload = functools.partial(uploads.start, tracker, names)
     counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
     text = f"{', '.join(names)}: {counted(actions.total())}: {counts}; store {place}"
     say(console, text)
@@ -123,15 +122,23 @@ def run_sweeps(
     if any(planned.action(key) not in NOTHING for planned in selected for key in planned.states):
         forecasts = forecast_seconds(stages, place, device)
         try:
-            given = (stages, plans, place, forecasts, uploads, upload, address, console)
-            states = _run_stages(*given)
+            states = _run_stages(
+                stages,
+                plans,
+                place,
+                forecasts,
+                tracker=tracker,
+                uploads=uploads,
+                address=address,
+                console=console,
+            )
         except KeyboardInterrupt:
             console.print("Interrupted. Run the same command again to continue.")
             raise
         read = StoreSnapshot.of(place)
         plans = plan_sweeps(sweeps, read)
     else:
-        upload()
+        uploads.start(tracker, names)
     try:
         for planned in plans:
             keep_corpora(planned, place)
@@ -230,23 +237,25 @@ def _run_stages(
     plans: Sequence[Plan],
     store: Store,
     forecasts: Mapping[str, float | None],
+    *,
+    tracker: Tracker,
     uploads: Uploads,
-    upload: Callable[[], None],
     address: str,
     console: Console,
 ) -> Mapping[str, StageState]:
-    """Run what the store lacks, and bring MLflow up to date: `upload` begins once there is room for
-    each stage."""
+    """Run what the store lacks, and bring MLflow up to date once there is room for each stage."""
     require_cluster(address)
     prepare_environment(address)
     from fope_lab.orchestration.controller import run_stages
+
+    names = [planned.sweep.name for planned in plans]
 
     @contextlib.contextmanager
     def watch(
         read_states: ReadStates, read_room: ReadRoom, read_waits: ReadWaits
     ) -> Iterator[None]:
         progress = RunProgress(stages, store, forecasts, read_room, read_waits)
-        upload()
+        uploads.start(tracker, names)
         try:
             with live_view(progress, read_states, console):
                 yield
@@ -262,7 +271,7 @@ def _run_stages(
         without_gaps(forecasts),
         address=address,
         watch=watch,
-        sweeps=[planned.sweep.name for planned in plans],
+        sweeps=names,
         say=lambda line: say(console, line, style="yellow"),
         needed=NeededStates([planned.sweep for planned in plans], store).of,
     )
@@ -272,7 +281,7 @@ def _finish(
     plans: Sequence[Plan], read: StoreSnapshot, tracker: Tracker, uploads: Uploads, console: Console
 ) -> None:
     """Write and print the reports; an MLflow that can't be used is left to `sync`."""
-    unrecorded, store = None, read.live()
+    unrecorded, store, is_new = None, read.live(), False
     reports = [ReportOfSweep(planned.sweep, read, tracker) for planned in plans]
     if not uploads.unreachable:
         uploads.flush()  # only now: it went on meanwhile. A report links to its runs
@@ -284,13 +293,16 @@ def _finish(
             if not written.unchanged or not tracker.has_report(planned.sweep.name):
                 files = report_artifacts(found.report, written)
                 tracker.log_report(planned, files, report_numbers(found.report))
+                is_new = True
         except TrackingError as error:
             unrecorded = str(error)
         except OSError as error:
             where = where or f"not written ({error})"
         found.print(console, most_missing=0)
         say(console, f"report: {where}")
-    problem = uploads.unreachable or uploads.flush() or unrecorded
+    if is_new and not uploads.unreachable:
+        uploads.flush()
+    problem = uploads.unreachable or uploads.last_error or unrecorded
     pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {quote(str(store))})"
     say(console, f"MLflow: {tracker.address}{pages}")
     if problem:

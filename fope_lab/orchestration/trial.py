@@ -53,6 +53,8 @@ SLOT, WORKERS = "slot", "workers"
 """The keys of a trial's configuration: what the slot occupies, and how many workers it is for."""
 STATUS, REASON = "status", "reason"
 """The keys of a trial's report on a stage."""
+STARTED: dict[str, str] = {}
+"""A trial's first report, of no stage: it has loaded torch."""
 WORKERS_RETRIES = 3
 """How often a slot tries a stage again whose workers died, each time from its last checkpoint."""
 PROCESS_RETRIES = 3
@@ -90,14 +92,14 @@ def run_slot(
 
     `checkout` is the driver's, whose code all nodes run, and `code` has the digests of its files
     when the run began. StageSearcher.on_trial_result gets the reports. What the store says of a
-    failure comes first. The first report, once torch is loaded, asks for the first stage.
+    failure comes first. The first report, STARTED, asks for the first stage.
     """
     import torch  # noqa: F401
     from ray import tune
     from ray.experimental import internal_kv
 
     place = order_place(tune.get_context().get_trial_id())
-    tune.report({})
+    tune.report(STARTED)
     while (order := internal_kv._internal_kv_get(place)) is not None:
         try:  # a plug-in may raise, and this node may be unable to write to the store
             work: WithPlugins[Order] = pickle.loads(order)

@@ -1,5 +1,6 @@
 """Uploads the progress of a run in a process of its own, so that the run's own loop never waits.
-It imports MLflow first, so `fope-lab run` starts it before it reads its sweeps.
+It imports MLflow first, which takes 2 s, so `fope-lab run` starts it before it imports anything
+else, and this module imports little itself.
 
 The process reads what to upload from its standard input, and then a line for each `flush`, which it
 answers with a line. When its input ends, also because the run was killed, it uploads what the store
@@ -9,6 +10,7 @@ has by then, and ends.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import pickle
@@ -17,13 +19,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from fope_lab.config.environment import RUN, require_packages
 from fope_lab.config.plugins import WithPlugins
-from fope_lab.tracking.client import quiet_mlflow
-from fope_lab.tracking.ledger import recorded_sweeps
-from fope_lab.tracking.tracker import Tracker, TrackingThread
+
+if TYPE_CHECKING:
+    from fope_lab.tracking.tracker import Tracker
 
 NICENESS = 15
 """As Ray's workers: what they compute comes no later for an upload."""
@@ -32,7 +34,8 @@ END_SECONDS = 5.0
 
 
 class Uploads:
-    """Uploads in the background what `start` names, until the block ends.
+    """Uploads in the background what `start` names, until the block ends. What the last flush did
+    not send then is left to `sync`.
 
     While MLflow is down, slow or refuses a request, `last_error` says so as of the last flush;
     `unreachable` says why it can't be used at all.
@@ -57,10 +60,9 @@ class Uploads:
     def __exit__(self, *error: object) -> None:
         if (process := self._process) is None:
             return
+        process.terminate()
         with contextlib.suppress(OSError):
             self._stdin().close()
-        if error[0] is not None or self.unreachable or self._tracker is None:
-            process.terminate()  # `sync` uploads the rest
         try:
             process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -115,6 +117,11 @@ class Uploads:
 def main() -> None:
     """Upload what standard input says, until it ends."""
     os.nice(NICENESS)
+    gc.disable()  # what the start makes is here to stay: to collect it again and again costs 0.7 s
+    from fope_lab.tracking.client import quiet_mlflow
+    from fope_lab.tracking.ledger import recorded_sweeps
+    from fope_lab.tracking.tracker import Tracker, TrackingThread
+
     quiet_mlflow()
     try:
         given: WithPlugins[tuple[Path, str | None, tuple[str, ...]]] = pickle.load(sys.stdin.buffer)
@@ -123,6 +130,8 @@ def main() -> None:
     root, uri, sweeps = given.value
     tracker = Tracker(root, uri)
     outlines = [one for one in recorded_sweeps(tracker.store) if one.name in sweeps]
+    gc.freeze()
+    gc.enable()
     asked = True
     while asked:
         thread = TrackingThread(tracker, outlines)

@@ -24,6 +24,7 @@ from fope_lab.store.state import StageState, Status
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger, recorded_sweeps
 from fope_lab.tracking.tracker import Tracker
+from fope_lab.tracking.uploads import Uploads
 
 SWEEP = """
 name: two-seeds
@@ -67,10 +68,11 @@ class Run:
             console=Console(file=self.output, width=200),
         )
 
-    def ended(self, *given: Any) -> Mapping[str, StageState]:
+    def ended(
+        self, *_: object, tracker: Tracker, uploads: Uploads, **__: object
+    ) -> Mapping[str, StageState]:
         """What the stages end with, once their upload has begun, in place of `_run_stages`."""
-        upload = given[5]
-        upload()
+        uploads.start(tracker, [self.sweep.name])
         return self.states
 
     def assert_failures_are_printed(self) -> None:
@@ -160,9 +162,9 @@ def test_an_upload_that_did_not_finish_is_not_tried_again(
     """Its thread still holds the lock, so that another try could only wait for it."""
     slow = "MLflow was too slow"
 
-    def run_stages(*given: Any) -> Any:
-        given[4].unreachable = slow
-        return run.ended(*given)
+    def run_stages(*given: Any, uploads: Uploads, **named: Any) -> Any:
+        uploads.unreachable = slow
+        return run.ended(*given, uploads=uploads, **named)
 
     monkeypatch.setattr(running, "_run_stages", run_stages)
     monkeypatch.setattr(UploadsHere, "flush", broken)
@@ -191,9 +193,9 @@ def test_a_sweep_is_recorded_before_its_first_stage_runs(
     """So that nobody removes a finished stage that it is about to read."""
     recorded: list[str] = []
 
-    def run_stages(*given: Any) -> Mapping[str, StageState]:
+    def run_stages(*given: Any, **named: Any) -> Mapping[str, StageState]:
         recorded.extend(stage.key for sweep in recorded_sweeps(store) for stage in sweep.stages)
-        return run.ended(*given)
+        return run.ended(*given, **named)
 
     store = Store(run.store)
     monkeypatch.setattr(running, "_run_stages", run_stages)

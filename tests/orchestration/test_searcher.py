@@ -24,6 +24,7 @@ from fope_lab.orchestration.trial import (
     NODE_LOSSES,
     PROCESS_RETRIES,
     REASON,
+    STARTED,
     STATUS,
     WORKERS,
     Order,
@@ -139,7 +140,7 @@ def simulate(
         if config == Searcher.FINISHED:
             return now, order
         if config is not None:
-            searcher.on_trial_result(str(number), {})
+            searcher.on_trial_result(str(number), STARTED)
             follow(str(number))
             continue
         assert running, "nothing runs, yet the searcher is not finished"
@@ -243,7 +244,7 @@ class Run:
         if not isinstance(config, dict):
             return config
         self.searcher.on_trial_start(trial)
-        self.searcher.on_trial_result(trial, {})
+        self.searcher.on_trial_result(trial, STARTED)
         return self._given(trial)
 
     def _given(self, trial: str) -> str | None:
@@ -269,7 +270,7 @@ class Run:
             trial = self.trials[key]
             self.searcher.note_death(trial, lost_node=lost_node)
             if self.state(key).status is Status.WAITING:
-                self.searcher.on_trial_result(trial, {})
+                self.searcher.on_trial_result(trial, STARTED)
 
     def folder(self, key: str) -> StageFolder:
         return self.store.folder(KIND, key)
@@ -340,7 +341,7 @@ def test_a_slot_that_starts_gets_what_is_most_urgent_then(store: Store) -> None:
     assert run.searcher.suggest("starts") is not None, "for the second"
     assert run.searcher.suggest("too many") is None
     assert run.end("third") == "long"
-    run.searcher.on_trial_result("starts", {})
+    run.searcher.on_trial_result("starts", STARTED)
     assert run.orders["starts"].key == "second"  # type: ignore[union-attr]
 
 
@@ -350,7 +351,7 @@ def test_a_slot_does_one_stage_after_another_while_another_one_starts(store: Sto
     assert run.searcher.suggest("starts") is not None
     assert [run.end("a"), run.end("b"), run.end("c"), run.end("d")] == ["b", "c", "d", None]
     assert run.next() == Searcher.FINISHED
-    run.searcher.on_trial_result("starts", {})
+    run.searcher.on_trial_result("starts", STARTED)
     assert run.orders["starts"] is None
 
 
@@ -528,7 +529,7 @@ def test_a_slot_whose_process_never_starts_fails_one_stage_and_another_slot_goes
     assert run.state("a").status is Status.WAITING
     run.searcher.note_death("slot")
     assert run.state("a") == StageState(Status.FAILED, "its process died before it could begin")
-    run.searcher.on_trial_result("slot", {})
+    run.searcher.on_trial_result("slot", STARTED)
     assert run.orders["slot"].key == "b"  # type: ignore[union-attr]
 
 
@@ -577,7 +578,7 @@ def test_a_stage_without_progress_is_ended_after_its_timeout(store: Store) -> No
     assert run.orders[trial] is None
     run.searcher.note_death(trial)
     assert run.state("hangs") == failed
-    run.searcher.on_trial_result(trial, {})
+    run.searcher.on_trial_result(trial, STARTED)
     assert run.orders[trial].key == "next"  # type: ignore[union-attr]
     for attempt in attempts.values():
         attempt.heartbeat.stop()
@@ -615,7 +616,7 @@ def test_the_more_slots_have_started_the_more_start_at_once(
     for _ in range(4):
         sizes.append(len(slots))
         for slot in slots:
-            run.searcher.on_trial_result(slot, {})
+            run.searcher.on_trial_result(slot, STARTED)
         slots = asked()
     assert sizes == [2, 4, 8, 16]
     assert not asked()

@@ -27,6 +27,13 @@ def test_each_flush_sends_what_the_store_has_by_then(scene: Scene) -> None:
     assert not _processes()
 
 
+def test_it_starts_before_a_run_imports_anything_that_takes_time() -> None:
+    slow = ("fope_lab.store", "fope_lab.sweep", "mlflow", "pydantic", "rich", "torch")
+    code = f"import fope_lab.tracking.uploads, sys; print(sorted({{*{slow}}} & sys.modules.keys()))"
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ran.stdout == "[]\n"
+
+
 def test_a_process_that_was_killed_is_told(scene: Scene) -> None:
     scene.tracker.record(scene.plan())
     with Uploads() as uploads:
