@@ -9,7 +9,8 @@ runs as many independent trials that rest as long, with the same settings of Ray
 when each stage began and ended, and in which process. The output is, for each side, the wall time
 of a stage, the share of the slots' time in which a stage was at work, how many processes did the
 work and when the last of them began, and the driver's processor time and greatest memory. Where
-plain Tune takes twice as long, it is stopped. Nothing else should be running.
+plain Tune takes twice as long, it is stopped, and the trials that had ended are counted. Nothing
+else should be running.
 
 This file is also the plug-in that the sweep names: it defines the kind of stage `rest`.
 """
@@ -48,7 +49,7 @@ grid:
 PLAIN = """
 import json, os, sys, time
 from fope_lab.orchestration.cluster_address import prepare_environment
-stages, seconds, address = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+stages, seconds, address, folder = int(sys.argv[1]), float(sys.argv[2]), *sys.argv[3:5]
 prepare_environment(address)
 import ray
 from ray import tune
@@ -57,12 +58,13 @@ def rest(config):
     began = time.time()
     time.sleep(seconds)
     tune.report({"began": began, "ended": time.time(), "process": os.getpid()})
+    open(f"{folder}/{config['number']}.ended", "w").close()
 started = time.time()
 found = tune.Tuner(
     tune.with_resources(rest, {"cpu": 1}),
     param_space={"number": tune.grid_search(list(range(stages)))},
     tune_config=tune.TuneConfig(reuse_actors=True),
-    run_config=tune.RunConfig(storage_path=sys.argv[4], verbose=0),
+    run_config=tune.RunConfig(storage_path=folder, verbose=0),
 ).fit()
 names = ("began", "ended", "process")
 json.dump([[one.metrics[name] for name in names] for one in found], open(sys.argv[5], "w"))
@@ -157,6 +159,7 @@ def through_controller(stages: int, seconds: float, address: str, folder: Path) 
 def through_tune(stages: int, seconds: float, address: str, folder: Path, limit: float) -> Side:
     """Run as many independent trials of plain Ray Tune. Raises TimeoutExpired after the limit."""
     results = folder / "work.json"
+    (folder / "tune").mkdir()
     given = (stages, seconds, address, folder / "tune", results)
     found = watched([sys.executable, "-c", PLAIN, *map(str, given)], limit)
     return Side(*found, [(b, e, int(p)) for b, e, p in json.loads(results.read_text())])
@@ -181,10 +184,9 @@ def main() -> None:
                         side = through_tune(stages, seconds, address, Path(name), 2 * side.wall)
                         print(side.row("plain Tune", slots), flush=True)
                     except subprocess.TimeoutExpired as over:
-                        print(
-                            f"  plain Tune   not done after {over.timeout:.0f} s: stopped",
-                            flush=True,
-                        )
+                        ended = len([*Path(name).glob("tune/*.ended")])
+                        text = f"stopped after {over.timeout:.0f} s, {ended:,} trials had ended"
+                        print(f"  plain Tune   {text}", flush=True)
 
 
 @contextlib.contextmanager
