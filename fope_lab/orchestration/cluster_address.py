@@ -10,6 +10,7 @@ import re
 import resource
 import secrets
 import socket
+import sys
 from pathlib import Path
 
 from fope_lab.config.problems import UserError
@@ -115,3 +116,7 @@ def prepare_environment(address: str) -> None:
         # Nobody else can join. Ray would write a token into the home folder, for later clusters.
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        if "ray" in sys.modules:  # a plug-in or a notebook has imported it: it read them then
+            from ray._raylet import Config
+
+            Config.initialize("")

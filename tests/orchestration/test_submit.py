@@ -19,6 +19,7 @@ from typing import Any
 import kept_sweep
 import pytest
 from aiohttp import WSCloseCode, web
+from ray._raylet import Config
 
 from fope_lab.orchestration import job_package
 from fope_lab.orchestration import submit as submitting
@@ -163,6 +164,7 @@ def no_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    Config.initialize("")  # Ray keeps the mode that a run before had in this process
 
 
 @pytest.fixture
