@@ -1,6 +1,6 @@
 """Uploads the progress of a run in a process of its own, so that the run's own loop never waits.
-It imports MLflow first, which takes 2 s, so `fope-lab run` starts it before it imports torch and
-Ray, and this module imports little itself.
+It imports MLflow first, which takes 2 s, so `fope-lab run` starts it before it reads the sweeps
+and imports Ray, and this module imports little itself.
 
 The process reads what to upload from its standard input, and then a line for each `flush`, which it
 answers with a line. When its input ends, also because the run was killed, it uploads what the store
