@@ -5,7 +5,7 @@
 `time`: a forward and backward pass over 2,048 tokens, 4 heads of 64, on one thread of a CPU:
 PyTorch's `scaled_dot_product_attention` in milliseconds, and as multiples of it `block_attention`
 and plain products with softmax in float32. Times are those of the process, medians of ratios in
-alternating rounds. The rule in fope_lab/model/attention.py is read off here.
+alternating rounds. The rule in fope_lab/model/scores.py is read off here.
 
 `memory`: the growth of the peak memory of a fresh process by a forward and backward pass of a
 decoder of two layers over one packed sequence with documents of 1,000 tokens, and its exponent: the
@@ -33,6 +33,7 @@ from fope_lab.config.atomic_files import write_atomic
 from fope_lab.config.processor import processor
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.block_attention import block_attention
+from fope_lab.model.seen import Seen
 
 HEADS, HEAD_DIM, TOKENS, DOCUMENT = 4, 64, 2048, 1000
 ROUNDS = 9
@@ -52,9 +53,14 @@ def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+def in_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention a block of queries at a time."""
+    return block_attention(q, k, v, Seen(q.shape[2], k.shape[2]))
+
+
 WAYS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "fused": fused,
-    "blocks": block_attention,
+    "blocks": in_blocks,
     "plain": plain,
 }
 

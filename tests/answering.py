@@ -20,7 +20,7 @@ class Told(nn.Module):
 
     def __init__(self, say: Callable[[str], str]) -> None:
         super().__init__()
-        self.config = SimpleNamespace(num_layers=0)
+        self.config, self.plans = SimpleNamespace(num_layers=0), ()
         self.say = say
         self.left: weakref.WeakKeyDictionary[Any, list[list[int]]] = weakref.WeakKeyDictionary()
 

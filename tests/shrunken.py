@@ -35,6 +35,7 @@ from fope_lab.stages.internal import SwapEmbedding
 from fope_lab.stages.training import Finetune, FurtherTraining, Pretrain, TrainingConfig
 from fope_lab.sweep.model_spec import ModelSpec
 
+HEAD_DIM = 16
 LENGTH = 64
 """What a longer training length becomes."""
 LONGEST = 256
@@ -56,7 +57,7 @@ def small_model(config: ModelConfig) -> ModelConfig:
         num_layers=2,
         num_heads=2,
         num_kv_heads=2 if config.num_kv_heads == config.num_heads else 1,
-        head_dim=16,
+        head_dim=HEAD_DIM,
         hidden_size=32,
         intermediate_size=64,
         vocab_size=ByteTokenizer().vocabulary_size,
@@ -85,6 +86,9 @@ def _small_transform(transform: Mapping[str, Any], train_length: int) -> dict[st
     small = dict(transform)
     if small.get("original_length") is not None:
         small["original_length"] = small_length(small["original_length"], train_length)
+    for option in ("short", "long"):  # one for each pair of the small head
+        if option in small:
+            small[option] = small[option][: HEAD_DIM // 2]
     return small
 
 

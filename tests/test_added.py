@@ -13,53 +13,15 @@ import pytest
 from worked_examples import EXAMPLES, FILES, ROOT, checkout_with, execute, python
 
 OTHERS = [EXAMPLES[f"Adding an {one}"][1] for one in ("evaluation", "analysis")]
-SPEC = {
-    "type": "rotary",
-    "base": 500.0,
-    "transforms": [{"type": "proportional", "p": 0.5, "factor": 4.0}],
-}
-WRITTEN = {
-    "rope_type": "proportional",
-    "rope_theta": 500.0,
-    "partial_rotary_factor": 0.5,
-    "factor": 4.0,
-}
-THERE_AND_BACK = f"""
-import json
-import torch
-from transformers import AutoModelForCausalLM, LlamaForCausalLM
-from fope_lab.model import Decoder, ModelConfig, load_model, read_config, save_model
-from fope_lab.model.export.folder import export
-
-def test_a_transform_goes_there_and_back(tmp_path):
-    ours, llama = tmp_path / "ours", tmp_path / "llama"
-    config = ModelConfig(num_layers=2, num_heads=4, head_dim=16, vocab_size=272)
-    model = Decoder(config, {SPEC}, train_length=64, seed=1).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    save_model(ours, model, tokenizer="byte", context_length=128)
-    export(ours, llama, to="llama")
-    theirs = AutoModelForCausalLM.from_pretrained(llama)
-    assert type(theirs) is LlamaForCausalLM
-    ids = torch.randint(0, 256, (2, 200), generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        logits = model(ids).logits
-        assert logits.std() > 0.5
-        torch.testing.assert_close(theirs(ids).logits, logits, rtol=0, atol=1e-5)
-        torch.testing.assert_close(load_model(llama)(ids).logits, logits, rtol=0, atol=1e-6)
-    assert read_config(llama).embedding.canonical() == {SPEC}
-    assert json.loads((llama / "config.json").read_text())["rope_parameters"] == {WRITTEN}
-"""
 SCHEMA = "tests/sweep/test_sweep_schema.py"
 CURRENT = f"{SCHEMA}::test_the_committed_schema_is_current"
 SEPARATOR = "\f"
 DESCRIBE = f"""
 from fope_lab.cli import main
 
-plugins = ["--plugins", "./t5.py", "./proportional.py"]
+plugins = ["--plugins", "./gaussian.py", "./abf.py"]
 assert main(["embeddings", *plugins]) == 0
-for name in ("t5", "proportional"):
+for name in ("gaussian", "abf"):
     print({SEPARATOR!r})
     assert main(["embeddings", name, *plugins]) == 0
 """
@@ -84,11 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tested(checkout: Path) -> str:
     """What pytest prints of the tests of the examples, those of every embedding for the two that
     are added, and those of the schema and of keys, all in one process."""
-    back = checkout / "tests/model/test_there_and_back.py"
-    back.parent.mkdir()
-    back.write_text(THERE_AND_BACK)
-    tests = ["tests/embeddings", *OTHERS, back, "tests/sweep/test_keys.py", SCHEMA]
-    added = "t5 or proportional or test_induction or test_cycles or there_and_back"
+    tests = ["tests/embeddings", *OTHERS, "tests/sweep/test_keys.py", SCHEMA]
+    added = "gaussian or abf or test_induction or test_cycles"
     chosen = f"{added} or current or option_says or (unless and induction)"
     command = [sys.executable, "-m", "pytest", *tests, "-k", chosen, "-rfEp"]
     return execute(*command, checkout=checkout, folder=checkout).stdout
@@ -103,16 +62,16 @@ def test_they_are_described_with_their_options(folder: Path) -> None:
     command = [sys.executable, "-c", DESCRIBE]
     done = execute(*command, checkout=ROOT, folder=folder)
     assert done.returncode == 0, done.stderr
-    listed, t5, proportional = done.stdout.split(SEPARATOR)
-    [line] = [line for line in listed.splitlines() if line.startswith("t5 ")]
-    assert "Raffel et al., arXiv 1910.10683, §2.1" in line
-    assert f" {32 * 8} in all " in line
-    for name in ("num_buckets", "max_distance", "shared_layers"):
-        assert re.search(rf"^{name} ", t5, flags=re.MULTILINE)
-    assert re.search(r"^factor +number ≥ 1, ≤ 1e6 +1 ", proportional, flags=re.MULTILINE)
+    listed, gaussian, abf = done.stdout.split(SEPARATOR)
+    [line] = [line for line in listed.splitlines() if line.startswith("gaussian ")]
+    assert "Guo et al., AAAI 2019, Eq. 8" in line
+    assert " 8 in all " in line
+    for name in ("width", "shared_layers"):
+        assert re.search(rf"^{name} ", gaussian, flags=re.MULTILINE)
+    assert re.search(r"^factor +number ≥ 1, ≤ 1e6 +required ", abf, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["t5", "proportional"])
+@pytest.mark.parametrize("name", ["gaussian", "abf"])
 def test_an_embedding_passes_its_test_and_the_conformance_tests(
     name: str, checkout: Path, passed: list[str]
 ) -> None:
@@ -125,11 +84,6 @@ def test_the_others_pass_their_tests_and_all_the_linters(checkout: Path, passed:
         assert any(test.startswith(tests) for test in passed)
     for command in (["check"], ["format", "--check"]):
         python("ruff", *command, *FILES, checkout=checkout, folder=checkout)
-
-
-def test_a_transform_goes_to_hugging_face_and_back(passed: list[str]) -> None:
-    """Nothing in model/ knows it: LlamaForCausalLM has the same logits, and so has what is read."""
-    assert any("test_a_transform_goes_there_and_back" in test for test in passed)
 
 
 def test_the_committed_schema_lacks_them_until_make_schema(

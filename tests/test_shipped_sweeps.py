@@ -97,7 +97,8 @@ def test_every_model_can_be_made_at_its_full_size() -> None:
             model = Decoder(
                 model_spec.model, model_spec.embedding, train_length=model_spec.train_length, seed=0
             )
-        learned = sum(p.numel() for p in model.position_embeddings.parameters())
+        modules = (model.position_embeddings, model.query_scales)
+        learned = sum(p.numel() for each in modules for p in each.parameters())
         assert learned == learned_parameters_of(model_spec, Cache())
         assert stage.cost.parameters is not None
         assert sum(p.numel() for p in model.parameters()) == stage.cost.parameters.total

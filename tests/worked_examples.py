@@ -21,16 +21,17 @@ SINGLE = (
     "constraints.txt",
     "Makefile",
     "tests/conftest.py",
+    "tests/example_embeddings.py",
     "tests/shipped.py",
     "tests/sweep_files.py",
     "docs/generate/shipped.py",
 )
 
 EXAMPLES = {
-    "Adding an embedding": ("fope_lab/embeddings/t5.py", "tests/embeddings/test_t5.py"),
+    "Adding an embedding": ("fope_lab/embeddings/gaussian.py", "tests/embeddings/test_gaussian.py"),
     "Adding a frequency transform": (
-        "fope_lab/embeddings/proportional.py",
-        "tests/embeddings/test_proportional.py",
+        "fope_lab/embeddings/abf.py",
+        "tests/embeddings/test_abf.py",
     ),
     "Adding an evaluation": (
         "fope_lab/evaluation/induction.py",

@@ -20,6 +20,7 @@ import psutil
 
 from fope_lab.config.devices import recorded_device
 from fope_lab.config.processor import processor
+from fope_lab.embeddings import Embedding
 from fope_lab.model import ModelConfig, flops_per_token
 from fope_lab.stages.base import Resources
 from fope_lab.stages.training import TrainingConfig
@@ -100,7 +101,7 @@ def why_unknown(device: str) -> str | None:
 
 
 def steps_per_second_at_peak(
-    spec: TrainingConfig, model: ModelConfig, device: str, workers: int
+    spec: TrainingConfig, model: ModelConfig, embedding: Embedding, device: str, workers: int
 ) -> float | None:
     """The steps per second of so many workers at the peak of their devices; None if unknown.
 
@@ -110,7 +111,7 @@ def steps_per_second_at_peak(
     if known is None:
         return None
     flops = sum(
-        rows * width * flops_per_token(model, width)
+        rows * width * flops_per_token(model, width, embedding)
         for width, rows in computed_widths(spec).items()
     )
     return workers * known.peak[spec.train.precision] / flops

@@ -50,12 +50,13 @@ def swap_embedding(
 def model_facts(model: Decoder) -> dict[str, Any]:
     """The parameters of body (with what position embeddings learn), head and input embedding, their
     total, and the numbers that follow from the embedding."""
-    embedding = position_embeddings(model)[0]
+    shape = position_embeddings(model)[0].shape
     counted = parameters(model.config)
-    learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
+    modules = (model.position_embeddings, model.query_scales)
+    learned = sum(parameter.numel() for each in modules for parameter in each.parameters())
     counted = dataclasses.replace(counted, body=counted.body + learned)
     counts = {**dataclasses.asdict(counted), "total": counted.total}
-    return {"parameters": counts, **embedding.definition.facts(embedding.shape)}
+    return {"parameters": counts, **model.embedding.facts(shape)}
 
 
 class SelectionError(UserError):

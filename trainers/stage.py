@@ -242,7 +242,9 @@ def _train(
         device=device,
         held_out=None if held_out is None else held_out.batches,
         workers=workers,
-        peak=steps_per_second_at_peak(spec, model.config, device_name(device), workers.size),
+        peak=steps_per_second_at_peak(
+            spec, model.config, model.embedding, device_name(device), workers.size
+        ),
     )
     if held_out is not None:
         recorded["validation_rows"] = held_out.total

@@ -19,6 +19,9 @@ from fope_lab.drawing.panels import curve, legend, panels
 from fope_lab.drawing.svg import DASHED, inline_svg
 from fope_lab.embeddings import build_embedding
 from fope_lab.embeddings.spec import EXAMPLES, example
+from fope_lab.model.exact import logits_of
+from fope_lab.model.scores import attend
+from fope_lab.model.seen import Block, Seen
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +37,10 @@ SIZES = {
 }
 FACTOR = EXAMPLES["factor"]
 LONGEST = int(FACTOR) * TRAIN_LENGTH
+COLOURS = ("#172396", "#e8730b", "#1b7837")
+"""Of the embeddings of a pattern."""
+WEIGHED = 64
+"""The tokens of a picture of weights."""
 AT = (
     f"Drawn at head_dim {HEAD_DIM}, {NUM_HEADS} heads, a hidden state of {HEAD_DIM} dimensions, a"
     f" training length of {TRAIN_LENGTH} tokens and, where a factor is needed, factor {FACTOR:g}."
@@ -54,6 +61,8 @@ def picture(name: str) -> str | None:
         "Score of equal vectors by distance": embedding.rotates,
         "Bias by distance": embedding.biases,
         "What is added, by position": _adds(embedding),
+        "Weight of tokens without content, by distance": _weighs(embedding),
+        "How far back each layer sees": embedding.definition.place == "layers",
     }
     shown = [title for title, applies in titles.items() if applies]
     if not shown:
@@ -70,9 +79,14 @@ def picture(name: str) -> str | None:
 def thumbnail(name: str) -> str | None:
     """A small picture of an embedding's effect by distance; None if it has none."""
     embedding = module(name)
-    kinds = ("Bias by distance", "Score of equal vectors by distance", "What is added, by position")
-    applies = (embedding.biases, embedding.rotates, _adds(embedding))
-    title = next((kind for kind, it in zip(kinds, applies, strict=True) if it), None)
+    applies = {
+        "How far back each layer sees": embedding.definition.place == "layers",
+        "Bias by distance": embedding.biases,
+        "Score of equal vectors by distance": embedding.rotates,
+        "What is added, by position": _adds(embedding),
+        "Weight of tokens without content, by distance": _weighs(embedding),
+    }
+    title = next((kind for kind, it in applies.items() if it), None)
     if title is None:
         return None
     with panels([""], width=230, height=130) as (figure, [axes]):
@@ -87,16 +101,20 @@ def _adds(embedding: PositionEmbedding) -> bool:
     return bool(embedding.embed(zeros, torch.arange(2)).any())
 
 
+def _weighs(embedding: PositionEmbedding) -> bool:
+    return embedding.definition.place in ("hidden", "attention")
+
+
 def _wavelengths(axes: Axes, embedding: PositionEmbedding) -> None:
     reference = module("rope").inv_freq
     assert reference is not None
     pairs = np.arange(HEAD_DIM // 2)
     axes.plot(pairs, 2 * math.pi / reference.numpy(), label="rope", **DASHED)
     own = np.array(embedding.definition.pair_frequencies(embedding.shape, LONGEST))
-    turning = own > 0
+    turning, own_pairs = own > 0, pairs[: len(own)]
     wavelength = np.where(turning, 2 * math.pi / np.where(turning, own, 1), np.nan)
     axes.plot(
-        pairs,
+        own_pairs,
         wavelength,
         color="#172396",
         marker="o",
@@ -105,7 +123,7 @@ def _wavelengths(axes: Axes, embedding: PositionEmbedding) -> None:
         label=embedding.definition.name if embedding is module("rope") else "this embedding",
     )
     axes.plot(
-        pairs[~turning],
+        own_pairs[~turning],
         np.ones((~turning).sum()),
         color="#e8730b",
         marker="x",
@@ -128,9 +146,12 @@ def _scores(axes: Axes, embedding: PositionEmbedding) -> None:
     if embedding.draws_positions:
         positions = embedding.positions(LONGEST)
     with torch.no_grad():
-        q, k = embedding.rotate(ones, ones, positions)
-        scores = (q[0, :, -1:] @ k[0].mT)[:, 0].flip(-1) / HEAD_DIM
-    _by_distance(axes, scores.numpy())
+        hidden = torch.zeros(1, LONGEST, embedding.shape.width)
+        at = embedding.places(positions)
+        scores = embedding.scores(ones, embedding.streams(hidden, ones, ones, at), at)
+        last = Block(slice(LONGEST - 1, LONGEST), slice(0, LONGEST))
+        logits = logits_of(scores, last, torch.float32)[0, :, 0] / math.sqrt(HEAD_DIM)
+    _by_distance(axes, logits.flip(-1).numpy())
     axes.set_ylabel("mean product of a pair")
 
 
@@ -161,9 +182,39 @@ def _added(axes: Axes, embedding: PositionEmbedding) -> None:
     axes.set(xlabel="position, tokens", ylabel="value")
 
 
+def _weights(axes: Axes, embedding: PositionEmbedding) -> None:
+    """The weights of a query whose own states, and those of all tokens, are 0."""
+    length = WEIGHED
+    zeros = torch.zeros(1, NUM_HEADS, length, HEAD_DIM)
+    values = torch.eye(length).expand(1, NUM_HEADS, -1, -1)
+    at = embedding.places(torch.arange(length))
+    with torch.no_grad():
+        hidden = torch.zeros(1, length, embedding.shape.width)
+        kept = embedding.streams(hidden, zeros, zeros, at)
+        mixed = attend(embedding.scores(zeros, kept, at), values, Seen(length, length))
+    _by_distance(axes, mixed[0, :, -1].flip(-1).numpy())
+    axes.set(ylabel="weight", xlim=(0, WEIGHED))
+
+
+def _layers(axes: Axes, embedding: PositionEmbedding) -> None:
+    """A bar for each layer of the pattern, as long as its window, with its embedding's name."""
+    plans = embedding.definition.layers(len(embedding.definition.pattern))
+    names = list(dict.fromkeys(plan.embedding for plan in plans))
+    for layer, plan in enumerate(plans):
+        colour = COLOURS[names.index(plan.embedding) % len(COLOURS)]
+        axes.barh(layer, plan.window or LONGEST, color=colour, height=0.7, alpha=0.4)
+        text = plan.embedding.name + ("" if plan.window is None else f", window {plan.window}")
+        axes.text(LONGEST * 0.02, layer, text, va="center", fontsize=8)
+    axes.set(xlabel="distance, tokens", ylabel="layer", xlim=(0, LONGEST))
+    axes.set_yticks(range(len(plans)))
+    axes.invert_yaxis()
+
+
 DRAWINGS = {
     "Wavelength of each pair": _wavelengths,
     "Score of equal vectors by distance": _scores,
     "Bias by distance": _bias,
     "What is added, by position": _added,
+    "Weight of tokens without content, by distance": _weights,
+    "How far back each layer sees": _layers,
 }

@@ -8,7 +8,7 @@ from typing import Any
 from docs.generate.markdown import plain
 from docs.generate.schema_words import Schema, allowed, alternatives, options_table
 from fope_lab.stages.base import FILE_KINDS
-from fope_lab.sweep.schema import MAPPINGS, SECTIONS, sweep_json_schema
+from fope_lab.sweep.schema import MAPPINGS, PARTS, SECTIONS, sweep_json_schema
 
 
 @functools.cache
@@ -29,8 +29,9 @@ def kinds(_: str) -> str:
 
 def sections(_: str) -> str:
     """A section for each part that several kinds of stages share."""
+    shared = {*SECTIONS, *MAPPINGS, *PARTS}
     definitions = _schema()["$defs"]
-    return "\n\n".join(_section(name, definitions[name]) for name in sorted({*SECTIONS, *MAPPINGS}))
+    return "\n\n".join(_section(name, definitions[name]) for name in sorted(shared))
 
 
 def _section(name: str, schema: Schema) -> str:

@@ -2,13 +2,13 @@
 
 Queries, keys and values are taken from the running model, after q_norm and k_norm and before any
 rotation, so they are exact for every model that loads as a Decoder, with grouped queries, QK-norm
-or from Hugging Face. Attention weights, softmax(q·kᵀ/√head_dim + bias), are computed from them,
-since fused attention never materialises its own.
+or from Hugging Face. Attention weights are computed from them, since fused attention never
+materialises its own.
 """
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -20,10 +20,13 @@ from fope_lab.analysis.base import Floats, Progress, Subject
 from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
     from fope_lab.embeddings.module import PositionEmbedding
+    from fope_lab.embeddings.scores import Scores
     from fope_lab.model.decoder import Decoder
+    from fope_lab.model.seen import Block, Seen
 
 PAIRS = "pair of dimensions, fastest to slowest"
 """The label of an axis of pairs."""
@@ -79,7 +82,7 @@ def words(subject: Subject, ids: NDArray[Any]) -> list[str]:
 class Reading(NamedTuple):
     """What a layer makes of tokens at `positions` (length,): queries (batch, num_heads, length,
     head_dim), keys and values (batch, num_kv_heads, length, head_dim), which `embedding` has not
-    yet rotated."""
+    yet rotated. `scores` are those of all pairs of tokens, of which a query has `seen` some."""
 
     layer: int
     q: Tensor
@@ -87,6 +90,8 @@ class Reading(NamedTuple):
     embedding: PositionEmbedding
     positions: Tensor
     v: Tensor
+    scores: Scores
+    seen: Seen
 
 
 def record(model: Decoder, tokens: Tensor) -> Iterator[Reading]:
@@ -97,16 +102,27 @@ def record(model: Decoder, tokens: Tensor) -> Iterator[Reading]:
     """
     import torch
 
+    from fope_lab.model.scores import consecutive
+    from fope_lab.model.seen import Seen
+
     hidden, positions = _into_first_layer(model, tokens)
+    seen_of = functools.partial(Seen.of, tokens.shape[1], tokens.shape[1], None)
+    scales = dict(model.query_scales.items())
     for index, layer in enumerate(model.layers):
         embedding = embedding_of(model, index)
         attention = cast("nn.Module", layer.self_attn)
-        modules = (attention.q_norm, attention.k_norm, attention.v_proj)
+        modules = (layer.input_layernorm, attention.q_norm, attention.k_norm, attention.v_proj)
+        scale, seen = scales.get(str(index)), seen_of(model.plans[index].window)
         with torch.inference_mode(), _outputs(cast("tuple[nn.Module, ...]", modules)) as outputs:
-            hidden = layer(hidden, positions, embedding, embedding.cos_sin(positions))
+            at = embedding.places(positions, steps=consecutive(positions, embedding))
+            hidden = layer(hidden, embedding, at, None, seen.window, scale)
+        states, *heads = outputs
         split = (-1, model.config.head_dim)
-        q, k, v = (output.unflatten(-1, split).transpose(1, 2) for output in outputs)
-        yield Reading(index, q, k, embedding, positions, v)
+        q, k, v = (output.unflatten(-1, split).transpose(1, 2) for output in heads)
+        with torch.inference_mode():
+            scaled = q if scale is None else scale(q, seen.counts(q.device))
+            scores = scores_of(embedding, scaled, k, positions, states)
+        yield Reading(index, q, k, embedding, positions, v, scores, seen)
 
 
 def read(
@@ -126,8 +142,8 @@ def read(
 
 def embedding_of(model: Decoder, layer: int) -> PositionEmbedding:
     """Return the position embedding of a layer: its own, or the one shared by all layers."""
-    embeddings = model.position_embeddings
-    return cast("PositionEmbedding", embeddings[layer % len(embeddings)])
+    number = model.plans[layer].tensors
+    return cast("PositionEmbedding", model.position_embeddings[number])
 
 
 class _ReachedError(Exception):
@@ -139,7 +155,7 @@ def _into_first_layer(model: Decoder, tokens: Tensor) -> tuple[Tensor, Tensor]:
     import torch
 
     def stop(layer: nn.Module, inputs: tuple[Any, ...]) -> None:
-        raise _ReachedError(*inputs[:2])
+        raise _ReachedError(inputs[0], inputs[2].positions)
 
     hook = model.layers[0].register_forward_pre_hook(stop)
     try:
@@ -167,38 +183,42 @@ def _outputs(modules: tuple[nn.Module, ...]) -> Iterator[list[Tensor]]:
             hook.remove()
 
 
-def attention_logits(
-    embedding: PositionEmbedding, q: Tensor, k: Tensor, positions: Tensor
-) -> Tensor:
-    """Return the attention logits between all pairs of tokens, without a causal mask:
-    (batch, num_heads, length, length), in float32 or wider, whatever the model's dtype.
+def scores_of(
+    embedding: PositionEmbedding, q: Tensor, k: Tensor, positions: Tensor, hidden: Tensor
+) -> Scores:
+    """The scores of all pairs of tokens at positions (length,), from their queries and keys before
+    rotation, and from the layer's normalised input `hidden` (batch, length, width)."""
+    at = embedding.places(positions)
+    return embedding.scores(q, embedding.streams(hidden, q, k, at), at)
 
-    The arguments are those of a Reading.
-    """
+
+def attention_logits(scores: Scores, seen: Seen) -> Tensor:
+    """Return the attention logits between all pairs of tokens, (batch, num_heads, length, length),
+    in float32 or wider, whatever the model's dtype. Those that a query does not see are there, but
+    a method that sees hidden states may give them no meaning."""
+    from fope_lab.model.exact import logits_of
+
+    return logits_of(scores, _all(seen), _wide(scores.q))
+
+
+def attention_weights(scores: Scores, seen: Seen) -> Tensor:
+    """Return attention weights (batch, num_heads, length, length), 0 for what a query does not see.
+    Rows sum to 1, unless the embedding has another place for some of the weight."""
+    from fope_lab.model.exact import weights_of
+
+    return weights_of(scores, seen, _all(seen), _wide(scores.q))
+
+
+def _all(seen: Seen) -> Block:
+    from fope_lab.model.seen import Block
+
+    return Block(slice(0, seen.queries), slice(0, seen.keys))
+
+
+def _wide(x: Tensor) -> torch.dtype:
     import torch
 
-    from fope_lab.model.block_attention import PairBias
-
-    q, k = embedding.rotate(q, k, positions)
-    wide = torch.promote_types(q.dtype, torch.float32)
-    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-    logits = q.to(wide) @ k.to(wide).mT / math.sqrt(q.shape[-1])
-    if embedding.biases:
-        bias = PairBias(embedding, positions)  # computes a bounded number of pairs at once
-        logits += bias.rows(bias.learned, 0, positions.shape[-1])
-    return logits
-
-
-def attention_weights(
-    embedding: PositionEmbedding, q: Tensor, k: Tensor, positions: Tensor
-) -> Tensor:
-    """Return causal attention weights (batch, num_heads, length, length): rows sum to 1, and the
-    weights above the diagonal are 0. The arguments are those of a Reading."""
-    import torch
-
-    logits = attention_logits(embedding, q, k, positions)
-    later = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).triu(1)
-    return logits.masked_fill_(later, -math.inf).softmax(dim=-1)
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 def attention_patterns(model: Decoder, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -209,17 +229,24 @@ def attention_patterns(model: Decoder, tokens: Tensor) -> Iterator[tuple[int, Te
     """
     import torch
 
-    for layer, q, k, embedding, positions, _ in record(model, tokens):
+    for at in record(model, tokens):
         with torch.inference_mode():
-            yield layer, attention_weights(embedding, q, k, positions)
+            yield at.layer, attention_weights(at.scores, at.seen)
 
 
 def frequencies_of(model: Decoder) -> Floats:
     """Return the frequencies of the pairs in radians per token (head_dim/2,), from fast to slow; 0
-    for pairs that do not rotate."""
-    frequencies = embedding_of(model, 0).inv_freq
+    for pairs that do not rotate. Raises DataError if the layers differ in them, or if only a part
+    of each head rotates, in pairs of its own."""
+    pairs = model.config.head_dim // 2
+    frequencies, *others = (embedding_of(model, i).inv_freq for i in range(len(model.layers)))
+    sizes = {None if each is None else tuple(each.tolist()) for each in (frequencies, *others)}
+    if len(sizes) > 1:
+        raise DataError("this analysis needs frequencies that are the same in all layers")
     if frequencies is None:
-        return np.zeros(model.config.head_dim // 2)
+        return np.zeros(pairs)
+    if len(frequencies) != pairs:
+        raise DataError("this analysis needs an embedding that rotates whole heads")
     return np.asarray(frequencies.double().cpu().numpy(), np.float64)
 
 

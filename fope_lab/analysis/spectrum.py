@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fope_lab.analysis.base import Analysis, Arrays, Floats, Progress, Subject
-from fope_lab.analysis.reading import embedding_of
+from fope_lab.analysis.reading import embedding_of, frequencies_of
 from fope_lab.analysis.rotation import turns, undertrained
 from fope_lab.data.problems import DataError
 from fope_lab.drawing.panels import cells, panels
@@ -78,14 +78,17 @@ class Spectrum(
 
         Raises DataError if the embedding rotates nothing.
         """
+        from fope_lab.model.decoder import position_embeddings
+
         model = subject.model
         length = REACH * model.train_length
         first = embedding_of(model, 0)
         if first.inv_freq is None:
             raise DataError(f"{first.definition.name} rotates nothing, so it has no spectrum")
+        frequencies = frequencies_of(model)
         powers, squares = [], []
-        for layer in range(len(model.position_embeddings)):
-            embedding = embedding_of(model, layer)
+        embeddings = position_embeddings(model)
+        for number, embedding in enumerate(embeddings, start=1):
             scores = turns(embedding, length).real.mean(axis=-2)
             powers.append(power_spectrum(scores).mean(axis=0))
             squares += [
@@ -93,9 +96,9 @@ class Spectrum(
                 for name in ("cos_coef", "sin_coef")
                 if (tensor := getattr(embedding, name, None)) is not None
             ]
-            progress(layer + 1, len(model.position_embeddings))
+            progress(number, len(embeddings))
         arrays = {
-            "frequencies": first.inv_freq.double().cpu().numpy(),
+            "frequencies": frequencies,
             "train_length": np.array(model.train_length),
             "omega": angular(length),
             "power": np.mean(powers, axis=0),

@@ -12,17 +12,20 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from fope_lab.config.annotations import Doc
 from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.config.problems import ConfigError, FieldPath, Problem, name_list
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, FrequencyTransform
+from fope_lab.embeddings.query_scales import QueryScale
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from fope_lab.embeddings.frequencies import HfRope
+    from fope_lab.embeddings.scores import Places, Scores
 
 
 class EmbeddingError(ConfigError):
@@ -84,10 +87,33 @@ class Tensors:
     learned: Mapping[str, Tensor] = field(default_factory=dict)
 
 
+PLACES = {
+    "nowhere": "Nothing acts by position",
+    "tokens": "Added to the tokens",
+    "rotation": "Rotation of queries and keys",
+    "positions": "The positions that tokens have",
+    "bias": "A bias of distance",
+    "hidden": "What follows from hidden states",
+    "attention": "How logits become weights",
+    "layers": "Patterns of layers",
+}
+"""The places where position acts, in the order of the catalogue."""
 Named = Mapping[str, "Tensor"]
 """Tensors by their attribute name in the module."""
-EMBEDDING_TYPES: NamedTypes[Embedding] = NamedTypes("fope_lab.embeddings", skip=("module",))
-"""Every embedding by name. Planning finds them, so `module`, which imports torch, is skipped."""
+EMBEDDING_TYPES: NamedTypes[Embedding] = NamedTypes(
+    "fope_lab.embeddings", skip=("module", "scores")
+)
+"""Every embedding by name. Planning finds them, so what imports torch is skipped."""
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """What a layer attends with. With a `window` W, a token sees itself and the W − 1 tokens before
+    it. Layers with the same number of `tensors` share them."""
+
+    embedding: Embedding
+    window: int | None
+    tensors: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +139,17 @@ class Embedding:
     decays: ClassVar[bool] = False
     """Whether weight decay applies to the learned parameters, as to the model's matrices. A table
     decays; a slope or a coefficient does not, since 0 is not neutral for it."""
+    place: ClassVar[str] = "attention"
+    """Where position acts, by which the catalogue groups (PLACES)."""
+    biases_by_distance: ClassVar[bool] = False
+    """Whether the bias depends on the distance alone."""
     cos_sin_per_head: ClassVar[bool] = False
     """Whether the results of `cos_sin` have a dimension of key-value heads."""
+
+    query_scale: Annotated[
+        QueryScale | None,
+        Doc("A factor of each query, by how many tokens it sees: ssmax, logn or temperature."),
+    ] = None
 
     def __init_subclass__(cls, *, name: str | None = None, source: str = "") -> None:
         if name is not None:
@@ -125,6 +160,12 @@ class Embedding:
     def canonical(self) -> dict[str, Any]:
         """The shortest composition that describes it: options at their default are left out."""
         return {"type": self.name, **given_options(self)}
+
+    @property
+    def mechanism(self) -> str:
+        """What weights are trained for. One that is made to take the place of another without
+        training says that one's."""
+        return self.name
 
     @property
     def per_layer(self) -> bool:
@@ -164,10 +205,42 @@ class Embedding:
         """The size of each learned tensor of one layer, by name."""
         return {}
 
+    def layers(self, count: int) -> tuple[LayerPlan, ...]:
+        """What each of `count` layers attends with."""
+        return tuple(LayerPlan(self, None, i if self.per_layer else 0) for i in range(count))
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the mechanisms, transforms and scales that it consists of, itself first."""
+        yield self
+        yield from getattr(self, "transforms", ())
+        if self.query_scale is not None:
+            yield self.query_scale
+
+    def counts(self, layers: int) -> Mapping[PatternLayer, int]:
+        """How many of so many layers attend alike, for each kind of them."""
+        return {PatternLayer(embedding=self): layers}
+
     def learned_parameters(self, shape: Shape, num_layers: int) -> int:
         """The number of parameters that it learns in a model of `num_layers`."""
-        of_layer = sum(math.prod(size) for size in self.learned_sizes(shape).values())
-        return of_layer * (num_layers if self.per_layer else 1)
+        learned, known = 0, set[Embedding]()
+        for kind, count in self.counts(num_layers).items():
+            of, scale = kind.embedding, kind.embedding.query_scale
+            modules = count if of.per_layer else of not in known
+            known.add(of)
+            learned += modules * sum(map(math.prod, of.learned_sizes(shape).values()))
+            if scale is not None:
+                learned += count * sum(map(math.prod, scale.learned_sizes(shape).values()))
+        return learned
+
+    def products(self, shape: Shape) -> tuple[int, int]:
+        """The multiplications of matrix products that one layer does beside those of attention: for
+        each token, and for each pair of tokens and head."""
+        return 0, 0
+
+    def kept(self, shape: Shape, number: int) -> int:
+        """The bytes that a layer keeps of each token for the backward pass, beside those of a
+        rotation by position; a matrix product has `number` bytes per number."""
+        return 0
 
     def facts(self, shape: Shape) -> Mapping[str, float]:
         """Numbers that follow from the options and that a report should state."""
@@ -184,6 +257,48 @@ class Embedding:
     def attention_factor(self, shape: Shape) -> float:
         """The factor of rotated queries and keys; scores grow by its square."""
         return 1.0
+
+    def logit_factor(self, shape: Shape) -> float:
+        """The factor of attention logits, to which dimensions that do not rotate add as well."""
+        return 1.0
+
+    def streams(
+        self, shape: Shape, tensors: Named, hidden: Tensor, q: Tensor, k: Tensor, at: Places
+    ) -> Named:
+        """What a cache keeps of new tokens beside their values, by name: (batch, heads, new, …).
+
+        `hidden` (batch, new, width) is the layer's normalised input, q and k are its queries and
+        keys before rotation. By default `k` are the keys, rotated if they stay correct.
+        """
+        from fope_lab.embeddings.scores import rotated
+
+        if at.cos_sin is None or not self.keys_cacheable:
+            return {"k": k}
+        return {"k": rotated(k, at.cos_sin)}
+
+    def scores(self, shape: Shape, tensors: Named, q: Tensor, kept: Named, at: Places) -> Scores:
+        """What attention is computed from. q (batch, num_heads, queries, head_dim) are the last of
+        the new tokens' queries before rotation, and `kept` are the `streams` of all tokens.
+
+        By default queries are rotated by `cos_sin`, and `bias` is added.
+        """
+        import torch
+
+        from fope_lab.embeddings.scores import PairBias, Scores, rotated
+
+        k = kept["k"]
+        if at.cos_sin is not None:
+            q = rotated(q, at.cos_sin)
+        if at.key_cos_sin is not None:
+            k = rotated(k, at.key_cos_sin)
+        if not self.biases:
+            return Scores(q, k)
+        if not at.steps:
+            return Scores(q, k, rows=PairBias(self, shape, tensors, at.positions))
+        distances = torch.arange(at.positions.shape[-1], device=at.positions.device)
+        with torch.autocast(distances.device.type, enabled=False):
+            bias = self.bias(shape, tensors, distances[-1:], distances)
+        return Scores(q, k, table=bias[:, 0].flip(-1))
 
     def cos_sin(self, shape: Shape, tensors: Named, positions: Tensor) -> tuple[Tensor, Tensor]:
         """The cosines and sines that rotate pair i, which is dimensions i and i + head_dim/2.
@@ -250,6 +365,23 @@ class Embedding:
         raise EmbeddingError([not_in_transformers(self)])
 
 
+@dataclass(frozen=True, kw_only=True)
+class PatternLayer:
+    """One layer of a pattern: an embedding, and how many tokens a query sees at most."""
+
+    embedding: Embedding
+    window: int | None = None
+
+    def canonical(self) -> dict[str, Any]:
+        """Its shortest description."""
+        window = {} if self.window is None else {"window": self.window}
+        return {"embedding": self.embedding.canonical(), **window}
+
+
+Part = Embedding | FrequencyTransform | QueryScale
+"""What an embedding consists of."""
+
+
 def check_definition(definition: Embedding, shape: Shape, at: FieldPath = ("embedding",)) -> None:
     """Raise EmbeddingError, with every problem, if a definition does not fit a shape."""
     found = list(shape.problems()) or definition.problems(shape)
@@ -274,7 +406,9 @@ class RelativeBias(Embedding):
     tokens.
     """
 
+    place: ClassVar[str] = "bias"
     biases: ClassVar[bool] = True
+    biases_by_distance: ClassVar[bool] = True
 
 
 def generator(what: str, shape: Shape) -> torch.Generator:

@@ -31,6 +31,8 @@ class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
     training length. The absolute values of c and L are used, so that ψ is always defined.
     """
 
+    place: ClassVar[str] = "bias"
+
     biases: ClassVar[bool] = True
 
     shared_layers: Annotated[bool, Doc("Whether all layers share the network, c and L.")] = False

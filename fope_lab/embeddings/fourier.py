@@ -132,6 +132,9 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         if known := list(super().problems(shape)):
             yield from known
             return
+        if self.fraction != 1:
+            yield "fraction: a Fourier series is of whole heads"
+            return
         for transform in self.transforms:
             if transform.dynamic:
                 yield (

@@ -25,8 +25,8 @@ class Ladder:
     `frequencies` are in radians per token; the 0s of pairs that do not rotate come last. `places`
     are their places in RoPE's ladder of `head_dim`: pair i is at i, and a ladder of finer steps has
     others in between. `train_length` is the original training length in tokens, `length` that of
-    the current sequence. `attention_factor` multiplies rotated queries and keys. Raises ValueError
-    if a 0 comes before another frequency.
+    the current sequence. `attention_factor` multiplies rotated queries and keys, and
+    `logit_factor` the logits. Raises ValueError if a 0 comes before another frequency.
     """
 
     frequencies: tuple[float, ...]
@@ -36,6 +36,7 @@ class Ladder:
     train_length: int
     length: int
     attention_factor: float = 1.0
+    logit_factor: float = 1.0
 
     def __post_init__(self) -> None:
         if any(self.frequencies[self.rotating :]):
@@ -129,7 +130,7 @@ OriginalLength = Annotated[
 
 
 TRANSFORM_TYPES: NamedTypes[FrequencyTransform] = NamedTypes(
-    "fope_lab.embeddings", skip=("module",)
+    "fope_lab.embeddings", skip=("module", "scores")
 )
 """Every frequency transform by name."""
 

@@ -30,6 +30,8 @@ class Learned(Embedding, name="learned", source="Radford et al., GPT-2 (2019)"):
     uniformly from those that leave its last token in the table. Evaluation starts at position 0.
     """
 
+    place: ClassVar[str] = "tokens"
+
     decays: ClassVar[bool] = True
 
     num_positions: (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fope_lab.embeddings.base import Embedding, RelativeBias, Shape, Tensors, check_definition
+from fope_lab.embeddings.base import Embedding, Shape, Tensors, check_definition
+from fope_lab.embeddings.query_scales import QueryScale
+from fope_lab.embeddings.scores import CosSin, Places, Scores, rotated
 from fope_lab.embeddings.spec import Spec, parse_embedding
 
 
@@ -43,15 +45,34 @@ def build_embedding(
     return PositionEmbedding(definition, shape)
 
 
-CosSin = tuple[Tensor, Tensor]
-"""cos and (−sin, sin), each over all dimensions of a head."""
-
-
 def initial_tensors(definition: Embedding, shape: Shape) -> Tensors:
     """Return an embedding's initial tensors on the CPU, also if its code names no device, and
     whatever device the model is built on."""
     with torch.device("cpu"):
         return definition.tensors(shape)
+
+
+class QueryScaling(nn.Module):
+    """The query scale of one layer, with what it learns as attributes under their names."""
+
+    def __init__(self, definition: QueryScale, shape: Shape) -> None:
+        super().__init__()
+        self.definition, self.shape = definition, shape
+        with torch.device("cpu"):
+            learned = definition.learned(shape)
+        for name, tensor in learned.items():
+            self.register_parameter(name, nn.Parameter(tensor))
+
+    def forward(self, q: Tensor, seen: Tensor) -> Tensor:
+        """Queries (batch, num_heads, queries, head_dim) times their factors, in their dtype. They
+        see so many tokens: `seen` is (rows, queries)."""
+        with torch.autocast(q.device.type, enabled=False):
+            learned = dict(self.named_parameters())
+            factor = self.definition.factor(self.shape, learned, seen.float())
+        return (q * factor[..., None]).to(q.dtype)
+
+    def extra_repr(self) -> str:
+        return repr(self.definition)
 
 
 class PositionEmbedding(nn.Module):
@@ -71,8 +92,9 @@ class PositionEmbedding(nn.Module):
         self.definition = definition
         self.shape = shape
         self.attention_factor = definition.attention_factor(shape)
+        self.logit_factor = definition.logit_factor(shape)
         self.rotates, self.biases = definition.rotates, definition.biases
-        self.biases_by_distance = isinstance(definition, RelativeBias)
+        self.biases_by_distance = definition.biases_by_distance
         self.keys_cacheable = definition.keys_cacheable
         self.draws_positions = definition.draws_positions
         tensors = initial_tensors(definition, shape)
@@ -123,7 +145,29 @@ class PositionEmbedding(nn.Module):
             return q, k
         key_cos_sin = cos_sin if key_positions is None else self.cos_sin(key_positions)
         assert key_cos_sin is not None  # as it rotates
-        return _rotated(q, *_for_queries(cos_sin, *q.shape[1:3])), _rotated(k, *key_cos_sin)
+        return rotated(q, cos_sin), rotated(k, key_cos_sin)
+
+    def places(self, positions: Tensor, new: int | None = None, *, steps: bool = False) -> Places:
+        """The places of tokens at positions (…, tokens), of which the last `new` are new.
+
+        `steps` says that positions grow by one, which the caller has found out.
+        """
+        new = positions.shape[-1] if new is None else new
+        own = self.cos_sin(positions[..., positions.shape[-1] - new :])
+        of_keys = None if self.keys_cacheable or own is None else own
+        if of_keys is not None and new < positions.shape[-1]:
+            of_keys = self.cos_sin(positions)
+        return Places(positions, new, steps and self.biases_by_distance, own, of_keys)
+
+    def streams(self, hidden: Tensor, q: Tensor, k: Tensor, at: Places) -> Mapping[str, Tensor]:
+        """What a cache keeps of new tokens beside values (see `Embedding.streams`)."""
+        return self.definition.streams(self.shape, self._tensors(), hidden, q, k, at)
+
+    def scores(self, q: Tensor, kept: Mapping[str, Tensor], at: Places) -> Scores:
+        """What attention is computed from (see `Embedding.scores`)."""
+        if self.logit_factor != 1.0:
+            q = q * self.logit_factor
+        return self.definition.scores(self.shape, self._tensors(), q, kept, at)
 
     def bias(self, query: Tensor, key: Tensor) -> Tensor | None:
         """The bias to add to attention logits, or None if the embedding has none.
@@ -175,26 +219,3 @@ class PositionEmbedding(nn.Module):
             moved = self._buffers[name]
             self._buffers[name] = buffer if moved is None else buffer.to(moved.device)
         return self
-
-
-def _for_queries(cos_sin: CosSin, heads: int, length: int) -> CosSin:
-    """Those of the last `length` positions, repeated for query heads that share a key head."""
-    cos, signed_sin = cos_sin
-    if length < cos.shape[-2]:
-        cos, signed_sin = cos[..., -length:, :], signed_sin[..., -length:, :]
-    if cos.shape[-3] in (1, heads):
-        return cos, signed_sin
-    groups = heads // cos.shape[-3]
-    return cos.repeat_interleave(groups, dim=-3), signed_sin.repeat_interleave(groups, dim=-3)
-
-
-def _rotated(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
-    """x·cos + (−x₂, x₁)·sin on the halves of x (batch, heads, length, head_dim), in x's dtype.
-
-    Two passes over whole heads are faster than four over halves, and so are heads after length, as
-    the projections leave them in memory: together a tenth of a small model's attention on a CPU.
-    """
-    x, cos, signed_sin = (tensor.transpose(-3, -2) for tensor in (x, cos, signed_sin))
-    swapped = x.roll(x.shape[-1] // 2, dims=-1)
-    turned = torch.addcmul(x * cos, swapped, signed_sin)
-    return turned.transpose(-3, -2).to(x.dtype)

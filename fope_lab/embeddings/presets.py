@@ -19,9 +19,26 @@ class Preset:
     source: str
 
 
+OPEN = "open"
+"""The window of a layer of a preset that its user gives."""
+
+
 def _preset(source: str, mechanism: str, *transforms: str, **options: Any) -> Preset:
     chain = {"transforms": [{"type": name} for name in transforms]} if transforms else {}
     return Preset({"type": mechanism, **options, **chain}, source)
+
+
+def _pattern(source: str, *layers: Mapping[str, Any]) -> Preset:
+    """A pattern of embeddings, some of them `_windowed`."""
+    return Preset({"type": "layered", "pattern": [*layers]}, source)
+
+
+def _layer(name: str, **options: Any) -> Mapping[str, Any]:
+    return {"embedding": {"type": name, **options}}
+
+
+def _windowed(name: str, **options: Any) -> Mapping[str, Any]:
+    return {**_layer(name, **options), "window": OPEN}
 
 
 FOPE = "Hua et al. (FoPE), arXiv 2412.17739"
@@ -70,4 +87,48 @@ PRESETS: Mapping[str, Preset] = {
     "resonance-yarn": _preset(RESONANCE, "rotary", "yarn", "resonance"),
     "fope-yarn": _preset(f"{FOPE}, §5.3", "fourier", "clip_floor", "yarn"),
     "random-rope": _preset("Ruoss et al., arXiv 2305.16843, with RoPE", "randomised"),
+    "partial": _preset("Black et al. (GPT-NeoX), arXiv 2204.06745, §2.1", "rotary", fraction=0.25),
+    "longrope": _preset("Ding et al. (LongRoPE), arXiv 2402.13753", "rotary", "longrope"),
+    "clipped": _preset("arXiv 2602.05258 (there CoPE), a soft floor", "rotary", "clipped"),
+    "hope": _preset("Chen et al. (HoPE), arXiv 2410.21216: is fope-cf", "rotary", "clip_floor"),
+    "xpos": _preset("Sun et al. (xPos), arXiv 2212.10554", "xpos"),
+    "random-float-rope": _preset("arXiv 2602.14050, with RoPE", "random-float-rope"),
+    "random-float-alibi": _preset("arXiv 2602.14050, with ALiBi", "random-float-alibi"),
+    "random-float-sinusoidal": _preset(
+        "arXiv 2602.14050, with sinusoidal positions", "random-float-sinusoidal"
+    ),
+    "self-extend": _preset("Jin et al. (Self-Extend), arXiv 2401.01325", "self-extend"),
+    "rerope": _preset("Su (ReRoPE), 2023, as released", "rerope"),
+    "dca": _preset("An et al. (DCA), arXiv 2402.17463", "dca"),
+    "t5": _preset("Raffel et al. (T5), arXiv 1910.10683", "t5"),
+    "sandwich": _preset("Chi et al. (Sandwich), arXiv 2212.10356", "sandwich"),
+    "fox": _preset("Lin et al. (FoX), arXiv 2503.02130", "fox"),
+    "cable": _preset("Veisi et al. (CABLE), arXiv 2503.08067: is fox", "fox"),
+    "path": _preset("Yang et al. (PaTH), arXiv 2505.16381", "path"),
+    "selective-rope": _preset("arXiv 2511.17388", "selective-rope"),
+    "repo": _preset("Li et al. (RePo), arXiv 2512.14391", "repo"),
+    "cope-contextual": _preset("Golovneva et al. (CoPE), arXiv 2405.18719", "cope-contextual"),
+    "sink": _preset("gpt-oss (OpenAI, 2025), as released", "sink"),
+    "stick-breaking": _preset("Tan et al., arXiv 2410.17980", "stick-breaking"),
+    "rnope-swa": _pattern(
+        "Yang et al., arXiv 2501.18795", *[_windowed("rope")] * 3, _layer("nope")
+    ),
+    "irope": _pattern(
+        "Llama 4 (Meta, 2025), as released",
+        *[_layer("rope", base=500_000.0)] * 3,
+        _layer("nope", query_scale={"type": "temperature"}),
+    ),
+    "smollm3": _pattern(
+        "SmolLM3 (Hugging Face, 2025), as released", *[_layer("rope")] * 3, _layer("nope")
+    ),
+    "gemma3": _pattern(
+        "Gemma 3, arXiv 2503.19786, §2",
+        *[_windowed("rope", base=10_000.0)] * 5,
+        _layer("pi", base=1_000_000.0, factor=8.0),
+    ),
+    "olmo3": _pattern(
+        "OLMo 3 (Ai2, 2025), as released",
+        *[_windowed("rope", base=500_000.0)] * 3,
+        _layer("yarn", base=500_000.0),
+    ),
 }

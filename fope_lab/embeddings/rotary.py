@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.named_types import given_options
 from fope_lab.embeddings.base import (
     Embedding,
     EmbeddingError,
@@ -39,6 +40,7 @@ STILL_SIN = {"unit": 0.0, "official": 1.0}
 class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 34"):
     """RoPE whose frequencies `transforms` change, in their order."""
 
+    place: ClassVar[str] = "rotation"
     rotates: ClassVar[bool] = True
 
     base: Annotated[
@@ -53,6 +55,11 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
             " as it is. official: 1, which doubles its score, as in FoPE's released code."
         ),
     ] = "unit"
+    fraction: Annotated[
+        float,
+        Interval(gt=0, le=1),
+        Doc("The share of a head's dimensions that rotate: the first ones, in pairs of their own."),
+    ] = 1.0
     transforms: Annotated[
         tuple[FrequencyTransform, ...], Doc("The changes of RoPE's frequencies, in this order.")
     ] = ()
@@ -70,12 +77,16 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
     def shift_invariant(self) -> bool:
         return not self.dynamic
 
+    def width(self, shape: Shape) -> int:
+        """The dimensions of a head that rotate."""
+        return int(shape.head_dim * self.fraction)
+
     def ladders(
         self, shape: Shape, length: int | None = None, steps: int | None = None
     ) -> Iterator[Ladder]:
         """Yield RoPE's ladder (see `rope_ladder`), then the ladder after each transform."""
         start = rope_ladder(
-            shape.head_dim,
+            self.width(shape),
             base=self.base,
             train_length=shape.train_length,
             length=length,
@@ -95,6 +106,10 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         yield from super().problems(shape)
         if shape.head_dim % 2:
             yield f"head_dim {shape.head_dim} is odd, but a rotation needs pairs of dimensions"
+            return
+        if (width := self.width(shape)) % 2 or not width:
+            of = f"{self.fraction:g} of head_dim {shape.head_dim}"
+            yield f"fraction: {of} is {width}, but a rotation needs pairs of dimensions"
             return
         at = (
             f"(head_dim {shape.head_dim}, base {self.base:g}, training length {shape.train_length})"
@@ -120,6 +135,9 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
 
     def attention_factor(self, shape: Shape) -> float:
         return self.ladder(shape).attention_factor
+
+    def logit_factor(self, shape: Shape) -> float:
+        return self.ladder(shape).logit_factor
 
     def cos_sin(self, shape: Shape, tensors: Named, positions: Tensor) -> tuple[Tensor, Tensor]:
         frequencies = tensors["inv_freq"]
@@ -149,7 +167,8 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         """
         unknown = [t for t in self.transforms if type(t).to_hf is FrequencyTransform.to_hf]
         problems = [problem for t in self.transforms for problem in t.hf_problems()]
-        if type(self) is not Rotary or len(self.transforms) > 1 or unknown:
+        beyond = given_options(self).keys() - {"base", "transforms"}
+        if type(self) is not Rotary or beyond or len(self.transforms) > 1 or unknown:
             problems.insert(0, not_in_transformers(self))
         if problems:
             raise EmbeddingError(problems)

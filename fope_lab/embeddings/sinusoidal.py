@@ -6,7 +6,7 @@ Vaswani et al., "Attention Is All You Need", arXiv 1706.03762, §3.5.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings.base import Embedding, Named, Shape
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class Sinusoidal(Embedding, name="sinusoidal", source="Vaswani et al., arXiv 1706.03762, §3.5"):
     """Dimension 2i gets sin(n·ω_i) and 2i + 1 gets cos(n·ω_i), with ω_i = base^(−2i/width)."""
+
+    place: ClassVar[str] = "tokens"
 
     base: Annotated[
         float,

@@ -24,6 +24,7 @@ from fope_lab.embeddings.frequencies import (
 @dataclass(frozen=True, kw_only=True)
 class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.00071, §3.2–3.4"):
     """NTK-by-parts interpolation by `factor` (s), and YaRN's attention factor 0.1·ln s + 1.
+    DeepSeek-V2 (arXiv 2405.04434) has a weaker one, and one of all dimensions.
 
     The ramp of §3.2 runs over the index of the pair, as in transformers. It is 0 (kept) at the pair
     of `beta` cycles in the original length and 1 (divided by s) at the pair of `alpha` cycles.
@@ -64,26 +65,43 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
         Annotated[
             float,
             Interval(gt=0, le=100),
-            Doc("The factor of queries and of keys, 1 for none (default: 0.1·ln s + 1)."),
+            Doc("The factor of rotated queries and keys, 1 for none (default: 0.1·ln s + 1)."),
         ]
         | None
     ) = None
+    mscale: Annotated[
+        float, Interval(ge=0, le=100), Doc("The m of DeepSeek's attention factor 0.1·m·ln s + 1.")
+    ] = 1.0
+    mscale_all_dim: Annotated[
+        float,
+        Interval(ge=0, le=100),
+        Doc(
+            "The n of DeepSeek's factor 0.1·n·ln s + 1, whose square multiplies all logits, and by"
+            " which it divides the attention factor."
+        ),
+    ] = 0.0
 
     def __post_init__(self) -> None:
         if self.alpha >= self.beta:
             raise ValueError(f"alpha {self.alpha:g} must be less than beta {self.beta:g}")
+        if self.attention_factor is not None and (self.mscale, self.mscale_all_dim) != (1, 0):
+            raise ValueError("attention_factor can't be used together with mscale, mscale_all_dim")
         if self.ramp == "cycles" and not self.truncate:
             raise ValueError("truncate: false has no effect on a ramp over cycles")
 
     def apply(self, ladder: Ladder) -> Ladder:
         ramp, blend = RAMPS[self.ramp](self, ladder), BLENDS[self.blend]
-        factor = self.attention_factor
+        factor, of_all = self.attention_factor, _deepseek_scale(self.factor, self.mscale_all_dim)
         if factor is None:
-            factor = 0.1 * math.log(self.factor) + 1.0
+            factor = _deepseek_scale(self.factor, self.mscale) / of_all
         blended = ladder.mapped(
             lambda place, omega: blend(omega, self.factor, ramp(place, omega)) if omega else 0.0
         )
-        return replace(blended, attention_factor=ladder.attention_factor * factor)
+        return replace(
+            blended,
+            attention_factor=ladder.attention_factor * factor,
+            logit_factor=ladder.logit_factor * of_all**2,
+        )
 
     def cycles(self, omega: float, ladder: Ladder) -> float:
         """The number of cycles L/λ that a frequency completes in the original length."""
@@ -104,6 +122,9 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
         if self.ramp == "cycles" and self.attention_factor != 1.0:
             fault = "a ramp over cycles is Llama 3's"
             yield Problem(("yarn", "attention_factor"), fault, allowed=("1",))
+        if self.mscale_all_dim:
+            fault = f"found {self.mscale_all_dim:g}, which Llama's attention does not have"
+            yield Problem(("yarn", "mscale_all_dim"), fault, allowed=("0",))
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
         return rope.updated(
@@ -201,6 +222,8 @@ HF_READERS: Mapping[str, Callable[[HfRope], Mapping[str, Any] | None]] = {
 def _to_hf_yarn(yarn: Yarn) -> dict[str, Any]:
     rope = {"beta_slow": yarn.alpha, "beta_fast": yarn.beta, "truncate": yarn.truncate}
     factor = yarn.attention_factor
+    if yarn.mscale != 1:
+        factor = _deepseek_scale(yarn.factor, yarn.mscale)
     return {"rope_type": "yarn", **rope, **({} if factor is None else {"attention_factor": factor})}
 
 

@@ -2,82 +2,79 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+
 import torch
 from torch import Tensor
 
-from fope_lab.embeddings.module import CosSin, PositionEmbedding
+from fope_lab.embeddings.module import PositionEmbedding
 
 
 class LayerCache:
-    """The keys and values of one layer, each (batch, num_kv_heads, tokens, head_dim)."""
+    """What one layer keeps of each token, by name: its values, its keys, and what else its
+    embedding needs, each (batch, heads, tokens, …). With a `window` W it keeps no more tokens than
+    the queries of the next ones see, and as many again, so that they are seldom moved."""
 
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._keys: Tensor | None = None
-        self._values: Tensor | None = None
+    def __init__(self, room: int, window: int | None = None) -> None:
+        self._room, self._window = room, window
+        self._kept: dict[str, Tensor] = {}
+        self._first = 0  # the token in the first place of the memory
 
-    def rotated(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        positions: Tensor,
-        embedding: PositionEmbedding,
-        cos_sin: CosSin | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Add new keys and values; return rotated queries and all rotated keys and values.
-
-        `positions` (…, tokens) are those of all tokens, `cos_sin` belongs to the new tokens only.
-        The cache holds rotated keys, unless the rotation depends on the length of the sequence: it
-        then holds keys before rotation, and rotates all of them at each call. Raises RuntimeError
-        for keys or values that need gradients.
-        """
-        new = k.shape[2]
-        own = positions[..., -new:]
-        if embedding.keys_cacheable:
-            q, k = embedding.rotate(q, k, own, cos_sin)
-            return q, *self._append(k, v, positions.shape[-1])
-        k, v = self._append(k, v, positions.shape[-1])
-        return *embedding.rotate(q, k, own, cos_sin, key_positions=positions), v
+    def append(self, streams: Mapping[str, Tensor], end: int) -> dict[str, Tensor]:
+        """Add new tokens as the last before `end`; return those of all tokens that they see. Raises
+        RuntimeError for tensors that need gradients."""
+        if torch.is_grad_enabled() and any(each.requires_grad for each in streams.values()):
+            raise RuntimeError("a cache keeps no gradients: use it under torch.no_grad()")
+        start = end - next(iter(streams.values())).shape[2]
+        seen = 0 if self._window is None else max(0, start - self._window + 1)
+        first = self._first if end - self._first <= self._most(end - start) else seen
+        for name, new in streams.items():
+            self._kept[name] = self._put(self._kept.get(name), new, first, end)
+        self._first = first
+        return {name: kept[:, :, seen - first : end - first] for name, kept in self._kept.items()}
 
     def repeated(self, batch: int, tokens: int, room: int) -> LayerCache:
         """Copy the first `tokens` tokens of a cache of one sequence for `batch` sequences."""
         repeated = LayerCache(room)
-        if self._keys is not None and self._values is not None:
-            start = (x[:, :, :tokens].expand(batch, -1, -1, -1) for x in (self._keys, self._values))
-            repeated._keys, repeated._values = (repeated._put(None, x, tokens) for x in start)
+        for name, kept in self._kept.items():
+            start = kept[:, :, :tokens].expand(batch, *[-1] * (kept.dim() - 1))
+            repeated._kept[name] = repeated._put(None, start, 0, tokens)
         return repeated
 
-    def _append(self, k: Tensor, v: Tensor, end: int) -> tuple[Tensor, Tensor]:
-        """Add keys and values as the last before `end`; return those of all tokens."""
-        if torch.is_grad_enabled() and (k.requires_grad or v.requires_grad):
-            raise RuntimeError("a cache keeps no gradients: use it under torch.no_grad()")
-        self._keys = self._put(self._keys, k, end)
-        self._values = self._put(self._values, v, end)
-        return self._keys[:, :, :end], self._values[:, :, :end]
+    def _most(self, new: int) -> float:
+        """How many tokens are kept at most."""
+        return math.inf if self._window is None else 2 * self._window + new
 
-    def _put(self, kept: Tensor | None, new: Tensor, end: int) -> Tensor:
-        """Write `new` as the last tokens before `end`, after `kept`, in larger memory if needed."""
-        start = end - new.shape[2]
+    def _put(self, kept: Tensor | None, new: Tensor, first: int, end: int) -> Tensor:
+        """Write `new` as the last tokens before `end`, after those of `kept` from `first` on, in
+        larger memory if needed."""
+        start, shift = end - new.shape[2], first - self._first
+        most = self._most(new.shape[2])
         if kept is None:
-            kept = _memory(new, max(self._room, end))
-        elif kept.shape[2] < end:
-            smaller, kept = kept, _memory(new, max(2 * kept.shape[2], end))
-            kept[:, :, :start] = smaller[:, :, :start]
-        kept[:, :, start:end] = new
+            kept = _memory(new, int(min(max(self._room, end), max(most, end - first))))
+        elif kept.shape[2] < end - first or shift:
+            before = kept[:, :, shift : start - self._first]
+            if kept.shape[2] < end - first:
+                kept = _memory(new, int(min(max(2 * kept.shape[2], end - first), most)))
+            else:
+                before = before.clone()  # the two may overlap
+            kept[:, :, : start - first] = before
+        kept[:, :, start - first : end - first] = new
         return kept
 
 
 def _memory(like: Tensor, tokens: int) -> Tensor:
-    batch, heads, _, head_dim = like.shape
-    return like.new_empty(batch, heads, tokens, head_dim)
+    batch, heads, _, *sizes = like.shape
+    return like.new_empty(batch, heads, tokens, *sizes)
 
 
 class KeyValueCache:
     """The keys and values of a batch of sequences of one length, between passes of a decoder.
 
     Pass the same cache to each call of the model, with the next tokens, under `torch.no_grad()`. It
-    has memory for `room` tokens at first, and doubles it when it is full.
+    has memory for `room` tokens at first, and doubles it when it is full. Layers with `windows`
+    keep no more than these need, and forget nothing but that.
 
     Dynamic NTK and randomised positions rotate all keys again for each length (`keys_cacheable` is
     False). These keys come from the hidden states that earlier tokens had at their length. From the
@@ -85,8 +82,12 @@ class KeyValueCache:
     cannot reproduce.
     """
 
-    def __init__(self, num_layers: int, *, room: int = 64) -> None:
-        self.layers = [LayerCache(room) for _ in range(num_layers)]
+    def __init__(
+        self, num_layers: int, *, room: int = 64, windows: Sequence[int | None] = ()
+    ) -> None:
+        of_layers = windows or [None] * num_layers
+        self.layers = [LayerCache(room, window) for window in of_layers]
+        self._is_windowed = any(of_layers)
         self.length = 0
         """The number of tokens in the cache."""
         self._positions: Tensor | None = None
@@ -114,7 +115,10 @@ class KeyValueCache:
         self.length = positions.shape[-1]
 
     def forget(self, length: int) -> None:
-        """Drop all tokens but the first `length`."""
+        """Drop all tokens but the first `length`. Raises RuntimeError if windows have dropped some
+        that the next ones would see."""
+        if self._is_windowed:
+            raise RuntimeError("a cache with windows has dropped what comes before them")
         if self._positions is not None and length < self.length:
             self._positions = self._positions[..., :length]
             self.length = length

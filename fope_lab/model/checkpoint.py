@@ -42,8 +42,8 @@ EXPORTED = "fope-lab"
 """The `model_type` of a model that was exported for transformers (`export/`)."""
 DECODER = "decoder."
 """The prefix of the names of tensors in an exported folder."""
-POSITIONS = "position_embeddings."
-"""The prefix of the names of a position embedding's tensors."""
+POSITIONS, SCALES = "position_embeddings.", "query_scales."
+"""The prefixes of the names of the tensors of position embeddings and of query scales."""
 OWN_TOKENIZER = "."
 """The tokenizer of an exported model whose tokenizer is in the same folder."""
 
@@ -143,8 +143,7 @@ def save_model(
 
 def plugins_of(embedding: Embedding) -> dict[str, list[str]]:
     """The names of the plug-ins that an embedding comes from, as config.json has them."""
-    parts = (embedding, *getattr(embedding, "transforms", ()))
-    found = (plugin_of(type(part).__module__) for part in parts)
+    found = (plugin_of(type(part).__module__) for part in embedding.parts())
     names = sorted({plugin.name for plugin in found if plugin is not None})
     return {"plugins": names} if names else {}
 
@@ -257,6 +256,9 @@ def _with_embedding_of(
     model: Decoder, weights: Mapping[str, Tensor], saved: Embedding, resizing: Resizing
 ) -> dict[str, Tensor]:
     """Replace the tensors of the checkpoint's position embedding by those of the model's."""
+    scales = {n: t for n, t in model.state_dict().items() if n.startswith(SCALES)}
+    if _scales(saved, model) == _scales(model.embedding, model):
+        scales = {name: weights.get(name, tensor) for name, tensor in scales.items()}
     wanted = {name: t for name, t in model.state_dict().items() if name.startswith(POSITIONS)}
     if keeps_tensors(saved, model.embedding) and wanted.keys() <= weights.keys():
         if all(weights[name].shape == tensor.shape for name, tensor in wanted.items()):
@@ -264,8 +266,15 @@ def _with_embedding_of(
         else:
             resize = RESIZINGS[resizing]
             wanted = {name: resize(weights[name], tensor) for name, tensor in wanted.items()}
-    rest = {name: t for name, t in weights.items() if not name.startswith(POSITIONS)}
-    return rest | wanted
+    rest = {n: t for n, t in weights.items() if not n.startswith((POSITIONS, SCALES))}
+    return rest | wanted | scales
+
+
+def _scales(embedding: Embedding, model: Decoder) -> list[str | None]:
+    """The names of the query scales of the layers of a model with an embedding."""
+    plans = embedding.layers(model.config.num_layers)
+    scales = (plan.embedding.query_scale for plan in plans)
+    return [None if scale is None else scale.name for scale in scales]
 
 
 def _differences(model: Decoder, weights: Mapping[str, Tensor]) -> str:
@@ -299,19 +308,23 @@ def _widen(weights: dict[str, Tensor], model: Decoder) -> None:
     state = model.state_dict()
     for name in list(weights):  # one by one: memory may not hold two copies of a large model
         if weights[name].is_floating_point():
-            own = name.startswith(POSITIONS)
+            own = name.startswith((POSITIONS, SCALES))
             weights[name] = weights[name].to(state[name].dtype if own else torch.float32)
 
 
 def keeps_tensors(saved: Embedding, wanted: Embedding) -> bool:
     """Whether `wanted` keeps the tensors of `saved` if they have the same shapes: the two differ in
     frequencies only. Torch-free."""
-    frequencies = ("base", TRANSFORMS)
-    one, other = (
-        {name: value for name, value in each.canonical().items() if name not in frequencies}
-        for each in (saved, wanted)
-    )
-    return one == other
+    return _but_frequencies(saved.canonical()) == _but_frequencies(wanted.canonical())
+
+
+def _but_frequencies(composition: Any) -> Any:
+    if isinstance(composition, list):
+        return [_but_frequencies(each) for each in composition]
+    if not isinstance(composition, dict):
+        return composition
+    frequencies = ("base", TRANSFORMS, "query_scale")
+    return {n: _but_frequencies(v) for n, v in composition.items() if n not in frequencies}
 
 
 Resizing = Literal["draw", "expand", "pad"]

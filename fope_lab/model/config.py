@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fope_lab.config.annotations import Doc, Interval
+
+if TYPE_CHECKING:
+    from fope_lab.embeddings.base import Embedding
 
 Count = Annotated[int, Interval(ge=1, le=1_000_000)]  # a larger size is a slip of the finger
 
@@ -169,16 +172,33 @@ def parameters(config: ModelConfig) -> Parameters:
     )
 
 
-def flops_per_token(config: ModelConfig, length: int) -> float:
+def flops_per_token(config: ModelConfig, length: int, embedding: Embedding | None = None) -> float:
     """The FLOPs of training on one token of a sequence of `length` tokens, forward and backward.
 
     They are six for each weight of a matrix product, including the head but not norms, biases and
-    the lookup of embeddings, and those of causal attention at its mean context of (length + 1)/2. A
-    forward pass alone takes a third of them.
+    the lookup of embeddings, and those of causal attention at its mean context, (length + 1)/2
+    without the windows of the layers of an `embedding`. A forward pass alone takes a third of them.
     """
-    weights = _matrices(config) + config.vocab_size * config.hidden_size
-    attended = config.num_layers * config.num_heads * config.head_dim * (length + 1)
-    return 6 * (weights + attended)
+    weights: float = _matrices(config) + config.vocab_size * config.hidden_size
+    if embedding is None:
+        attended = config.num_layers * config.num_heads * config.head_dim * (length + 1)
+        return 6 * (weights + attended)
+    from fope_lab.embeddings.base import Shape
+
+    shape = Shape(**config.head_sizes, train_length=length)
+    for kind, count in embedding.counts(config.num_layers).items():
+        of_token, of_pair = kind.embedding.products(shape)
+        seen = _seen(length, kind.window) * config.num_heads  # twice: a whole number mostly
+        of_pairs = seen * config.head_dim + (seen * of_pair / 2 if of_pair else 0)
+        weights += count * (of_token + of_pairs)
+    return 6 * weights
+
+
+def _seen(length: int, window: int | None) -> float:
+    """Twice the mean number of tokens that a query sees."""
+    if window is None or window >= length:
+        return length + 1
+    return window * (2 * length - window + 1) / length
 
 
 def _matrices(config: ModelConfig) -> int:

@@ -13,14 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from fope_lab.embeddings.module import PositionEmbedding, build_embedding
+from fope_lab.embeddings.base import Shape, check_definition
+from fope_lab.embeddings.module import PositionEmbedding, QueryScaling, build_embedding
 from fope_lab.embeddings.spec import Spec, parse_embedding
-from fope_lab.model.attention import Attention, consecutive
-from fope_lab.model.block_attention import Documents
+from fope_lab.model.attention import Attention
 from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.layers import FEED_FORWARDS, NORMS, UninitializedLinear
 from fope_lab.model.loss import linear_cross_entropy
+from fope_lab.model.scores import consecutive
+from fope_lab.model.seen import Documents
 
 INITIAL_DEVIATION = 0.02
 
@@ -88,6 +90,9 @@ class Decoder(nn.Module):
         self.config = config
         self.embedding = parse_embedding(embedding)
         self.train_length = train_length
+        check_definition(self.embedding, Shape(**config.head_sizes, train_length=train_length))
+        self.plans = self.embedding.layers(config.num_layers)
+        """What each layer attends with."""
         # nn.Embedding(…) would draw weights from the global generator (see UninitializedLinear).
         self.embed_tokens = nn.Embedding.from_pretrained(
             torch.empty(config.vocab_size, config.hidden_size), freeze=False
@@ -99,13 +104,23 @@ class Decoder(nn.Module):
         self._tie_weights()
         self._draw_weights(seed)
         self.position_embeddings = nn.ModuleList(self._position_embeddings(seed))
+        self.query_scales = nn.ModuleDict(self._query_scales())
+        """Those of the layers that have one, by the layer's index."""
 
     def _position_embeddings(self, seed: int) -> list[PositionEmbedding]:
-        """The position embedding of each layer, or a single one if the layers share it."""
+        """The modules of the layers' embeddings, each once, by the number of their tensors."""
         sizes = {**self.config.head_sizes, "train_length": self.train_length, "seed": seed}
-        first = build_embedding(self.embedding, **sizes)
-        rest = range(1, self.config.num_layers if first.definition.per_layer else 1)
-        return [first, *(build_embedding(self.embedding, **sizes, layer=i) for i in rest)]
+        modules: dict[int, PositionEmbedding] = {}
+        for index, plan in enumerate(self.plans):
+            if plan.tensors not in modules:
+                layer = index if plan.embedding.per_layer else 0
+                modules[plan.tensors] = build_embedding(plan.embedding, **sizes, layer=layer)
+        return list(modules.values())
+
+    def _query_scales(self) -> dict[str, QueryScaling]:
+        shape = Shape(**self.config.head_sizes, train_length=self.train_length)
+        scales = {str(i): plan.embedding.query_scale for i, plan in enumerate(self.plans)}
+        return {i: QueryScaling(each, shape) for i, each in scales.items() if each is not None}
 
     @torch.no_grad()
     def _draw_weights(self, seed: int) -> None:
@@ -181,15 +196,27 @@ class Decoder(nn.Module):
             # The factor is rounded as the states are, as Gemma does.
             tokens = tokens * torch.tensor(math.sqrt(tokens.shape[-1]), dtype=tokens.dtype)
         hidden = self.dropout(embeddings[0].embed(tokens, own))
-        cos_sin = [embedding.cos_sin(own) for embedding in embeddings]
-        masked = None if documents is None else Documents.of(documents, embeddings[0])
-        steps = embeddings[0].biases and consecutive(positions, embeddings[0])
-        for index, layer in enumerate(self.layers):
-            of = index % len(embeddings)  # the layer's own embedding, or the one that all share
-            kept = None if cache is None else cache.layers[index]
-            wanted = last if index == len(self.layers) - 1 else None
+        # Reading the positions waits for the device: once for all embeddings.
+        by_distance = next((each for each in embeddings if each.biases_by_distance), None)
+        steps = by_distance is not None and consecutive(positions, by_distance)
+        places = [embedding.places(positions, length, steps=steps) for embedding in embeddings]
+        masked: list[Documents | None] = [None] * len(embeddings)
+        if documents is not None:
+            of = {embedding.biases: embedding for embedding in embeddings}
+            kinds = {biases: Documents.of(documents, each) for biases, each in of.items()}
+            masked = [kinds[embedding.biases] for embedding in embeddings]
+        scales = dict(self.query_scales.items())
+        for index, (layer, plan) in enumerate(zip(self.layers, self.plans, strict=True)):
+            number = plan.tensors
             hidden = layer(
-                hidden, positions, embeddings[of], cos_sin[of], masked, kept, steps, last=wanted
+                hidden,
+                embeddings[number],
+                places[number],
+                masked[number],
+                plan.window,
+                scales.get(str(index)),
+                None if cache is None else cache.layers[index],
+                last=last if index == len(self.layers) - 1 else None,
             )
         if cache is not None:
             cache.advance(positions)

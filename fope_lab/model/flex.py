@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from fope_lab.model.no_compile import no_compile
+
+if TYPE_CHECKING:
+    from fope_lab.model.seen import Seen
 
 BLOCK = 128
 """The queries, and the keys, of a block, which the kernel skips if the mask drops all of it."""
@@ -43,8 +46,10 @@ def fits(q: Tensor, k: Tensor) -> bool:
 
 
 @no_compile  # one graph with what makes the table or the blocks does not compile
-def flex_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
-    """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it.
+def flex_attention(
+    q: Tensor, k: Tensor, v: Tensor, seen: Seen, table: Tensor | None = None
+) -> Tensor:
+    """softmax(q·kᵀ/√head_dim + bias)·v over the tokens that each query sees.
 
     q is (batch, num_heads, length, head_dim), as is the result; k and v have num_kv_heads. The bias
     of a key d tokens before its query is table[head, d]; `table` is float32 (num_heads, length) and
@@ -53,30 +58,17 @@ def flex_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
 
     def biased(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         # The kernel also reads keys after their query and drops them: the index must be valid.
+        assert table is not None
         return score + table[head, (query - key).abs()]
 
     mixed: Tensor = _kernel()(
         q,
         k,
         v,
-        score_mod=biased,
-        block_mask=causal_blocks(q.shape[2], q.device),
+        score_mod=None if table is None else biased,
+        block_mask=seen.kernel(q.device),
         enable_gqa=q.shape[1] != k.shape[1],
         kernel_options=OPTIONS,
-    )
-    return mixed
-
-
-@no_compile
-def document_attention(q: Tensor, k: Tensor, v: Tensor, documents: Any) -> Tensor:
-    """softmax(q·kᵀ/√head_dim)·v over a token and those before it in its document.
-
-    q is (batch, num_heads, length, head_dim), as is the result; k and v have num_kv_heads.
-    `documents` are the `document_blocks` of the sequences.
-    """
-    grouped = q.shape[1] != k.shape[1]
-    mixed: Tensor = _kernel()(
-        q, k, v, block_mask=documents, enable_gqa=grouped, kernel_options=OPTIONS
     )
     return mixed
 
@@ -94,14 +86,23 @@ def _kernel() -> Callable[..., Any]:
 
 @functools.lru_cache(maxsize=8)
 @torch.inference_mode(False)  # an evaluation may make what a later training uses
-def causal_blocks(length: int, device: torch.device) -> Any:
-    """The BlockMask of a causal mask over `length` tokens, from its closed form.
+def causal_blocks(length: int, device: torch.device, window: int | None = None) -> Any:
+    """The BlockMask of a causal mask over `length` tokens, with a `window` if given.
 
-    `create_block_mask` would first make the mask of all pairs of tokens.
+    `create_block_mask` would first make the mask of all pairs of tokens; this is its closed form.
     """
     from torch.nn.attention.flex_attention import BlockMask
 
     count = -(-length // BLOCK)
+    if window is not None:
+        part, full = _near(count, device, window)
+        return BlockMask.from_kv_blocks(
+            *_ordered(part[None]),
+            *_ordered(full[None]),
+            BLOCK_SIZE=BLOCK,
+            mask_mod=_within(window),
+            seq_lengths=(length, length),
+        )
     row = torch.arange(count, dtype=torch.int32, device=device)
     # Query block i attends to a part of key block i, and to all of the i key blocks before it.
     return BlockMask.from_kv_blocks(
@@ -116,8 +117,9 @@ def causal_blocks(length: int, device: torch.device) -> Any:
 
 
 @no_compile
-def document_blocks(numbers: Tensor) -> Any:
-    """The BlockMask of a causal mask within documents with these numbers, (batch, length).
+def document_blocks(numbers: Tensor, window: int | None = None) -> Any:
+    """The BlockMask of a causal mask within documents with these numbers, (batch, length), and
+    within a `window` if given.
 
     A block of queries reads a block of keys if the ranges of their numbers meet. Where the numbers
     of one document are equal and its tokens consecutive, these are the blocks that it fills.
@@ -131,13 +133,13 @@ def document_blocks(numbers: Tensor) -> Any:
     low, high = filled.unflatten(1, (count, BLOCK)).aminmax(dim=2)
     meet = (low[:, :, None] <= high[:, None, :]) & (low[:, None, :] <= high[:, :, None])
     one = (low == high)[:, :, None] & (low == high)[:, None, :]
-    block = torch.arange(count, device=numbers.device)
-    before, same = block[:, None] > block[None, :], block[:, None] == block[None, :]
-    full = meet & one & before
-    part = meet & ~one & before | same
+    near_part, near_full = _near(count, numbers.device, window or count * BLOCK)
+    full = meet & one & near_full
+    part = meet & (near_part | near_full) & ~full
+    near = _not_later if window is None else _within(window)
 
     def within(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return (query >= key) & (numbers[batch, query] == numbers[batch, key])
+        return near(batch, head, query, key) & (numbers[batch, query] == numbers[batch, key])
 
     return BlockMask.from_kv_blocks(
         *_ordered(part),
@@ -146,6 +148,21 @@ def document_blocks(numbers: Tensor) -> Any:
         mask_mod=within,
         seq_lengths=(length, length),
     )
+
+
+def _near(count: int, device: torch.device, window: int) -> tuple[Tensor, Tensor]:
+    """Which of `count` blocks of keys each block of queries sees in part, and which in full."""
+    block = torch.arange(count, device=device)
+    behind = (block[:, None] - block[None, :]) * BLOCK
+    full = (behind > 0) & (behind + BLOCK <= window)
+    return (behind >= 0) & (behind - BLOCK + 1 < window) & ~full, full
+
+
+def _within(window: int) -> Callable[..., Tensor]:
+    def near(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (query >= key) & (query - key < window)
+
+    return near
 
 
 def _ordered(wanted: Tensor) -> tuple[Tensor, Tensor]:

@@ -69,7 +69,8 @@ def generate(
     text = input_ids.new_empty(batch, length + max_new_tokens)
     text[:, :length] = input_ids
     ended = torch.zeros(batch, dtype=torch.bool, device=device)
-    cache = KeyValueCache(model.config.num_layers, room=text.shape[1])
+    windows = [plan.window for plan in model.plans]
+    cache = KeyValueCache(len(windows), room=text.shape[1], windows=windows)
     read = 0
     for end in range(length, text.shape[1]):
         hidden = model.hidden(text[:, read:end], cache=cache, last=1)

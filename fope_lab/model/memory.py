@@ -21,16 +21,21 @@ products are widened first). A loss holds CHUNK_LOGITS logits at a time, or all 
 The backward pass of a feed-forward block needs b·3·I for each token.
 
 Gradients are allocated while activations are freed, so that a step peaks at the larger of the two,
-unless an earlier micro-batch has left gradients. Not counted are the tensors that a position
-embedding keeps, and the weights of attention without a bias, which a CPU holds if some are dropped.
+unless an earlier micro-batch has left gradients. A position embedding that computes from hidden
+states adds what it says that it keeps; what others keep is not counted, nor are the weights of
+attention without a bias, which a CPU holds if some are dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fope_lab.model.config import BRANCHES, CHUNK_LOGITS, ModelConfig, parameters
+
+if TYPE_CHECKING:
+    from fope_lab.embeddings.base import Embedding
 
 WIDE = 4
 NUMBER: Mapping[str, int] = {"float32": 4, "bfloat16": 2}
@@ -61,6 +66,7 @@ class Memory:
 
 def training_memory(
     config: ModelConfig,
+    embedding: Embedding | None = None,
     *,
     batch: int,
     length: int,
@@ -84,10 +90,11 @@ def training_memory(
         gathered = WIDE * (size.head + size.embedding + _of_layer(config))
         weights, gradients = weights + gathered, gradients + gathered
     kept, copies = _kept(config, number) * tokens, _copies(config, number)
-    layers = config.num_layers * (kept + copies)
+    most, of_positions = _kept_by(embedding, config, length, number)
+    layers = config.num_layers * (kept + copies) + of_positions * tokens
     if gradient_checkpointing:  # autocast keeps all copies until the end of the forward pass
         inputs = config.num_layers * WIDE * config.hidden_size * tokens
-        layers = inputs + max(config.num_layers * copies, kept + copies)
+        layers = inputs + max(config.num_layers * copies, kept + copies + most * tokens)
     backward = 3 * number * config.intermediate_size * tokens
     activations = layers + backward + _head(config, number, tokens)
     optimizer = 2 * WIDE * -(-total // shards)
@@ -132,6 +139,20 @@ def _kept(config: ModelConfig, number: int) -> int:
     dropped = 2 if config.dropout else 0
     products = (copies + dropped) * config.hidden_size + 2 * queries + 2 * keys + inner
     return norms + qk_norm + number * products + WIDE * config.num_heads
+
+
+def _kept_by(
+    embedding: Embedding | None, config: ModelConfig, length: int, number: int
+) -> tuple[int, int]:
+    """The bytes of each token that position embeddings keep: those of a layer at most, and all."""
+    if embedding is None:
+        return 0, 0
+    from fope_lab.embeddings.base import Shape
+
+    shape = Shape(**config.head_sizes, train_length=length)
+    counts = embedding.counts(config.num_layers).items()
+    kept = [(kind.embedding.kept(shape, number), count) for kind, count in counts]
+    return max(each for each, _ in kept), sum(each * count for each, count in kept)
 
 
 def _copies(config: ModelConfig, number: int) -> int:

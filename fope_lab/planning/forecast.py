@@ -97,7 +97,7 @@ def workload_of(stage: Stage) -> Workload:
         family = EVALUATION
     if tokens is None and model is not None:
         length = (spec.max_sequence_length() or ((), model.train_length))[1]
-        flops = forward_flops(model.model, length)
+        flops = forward_flops(model.model, length, embedding=model.embedding)
     settings = config_json(spec).items()
     return Workload(
         kind=stage.kind,

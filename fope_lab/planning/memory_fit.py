@@ -47,18 +47,19 @@ def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str |
     together = resources.size if device.name == CPU else 1  # workers that share the memory
     if stage.cost.memory * together <= MARGIN * device.memory:
         return None
-    spec, model, learned = stage.spec, stage.model_spec.model, stage.cost.learned
+    spec, learned = stage.spec, stage.cost.learned
+    model, embedding = stage.model_spec.model, stage.model_spec.embedding
     room = device.memory / MARGIN / together  # so that the advice certainly fits
     remedies: dict[int, str] = {}  # by the memory left: what needs no less is no other way out
     for choices in _changed(spec):
         for words, changed in choices:
-            memory = memory_of(changed, model, learned)
+            memory = memory_of(changed, model, embedding, learned)
             if memory is not None and memory.peak <= room:
                 if len(remedies) < MOST_HELPS:
                     remedies.setdefault(memory.peak, f"{words} would do ({_gib(memory.peak)})")
                 break
     helps = " or ".join(remedies.values()) or "no setting would make it fit"
-    memory = memory_of(spec, model, learned)
+    memory = memory_of(spec, model, embedding, learned)
     assert memory is not None, "the cost of the stage has it"
     sizes = ((name, getattr(memory, name)) for name in PARTS)
     parts = ", ".join(f"{name} {_gib(size)}" for name, size in sizes if size)

@@ -323,6 +323,11 @@ def with_swapped_embedding(
         parents={MODEL: stage.key} if stage else {},
         external=parent.external,
         model_spec=model_spec,
-        cost=cost_of(spec, model_spec.model, learned_parameters_of(model_spec, cache)),
+        cost=cost_of(
+            spec,
+            model_spec.model,
+            model_spec.embedding,
+            learned_parameters_of(model_spec, cache),
+        ),
     )
     return Parent((swapped.key, parent.memo_key), swapped, ancestors=(*parent.ancestors, swapped))

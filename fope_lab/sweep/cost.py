@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fope_lab.embeddings import Embedding
 from fope_lab.model.config import ModelConfig, Parameters, flops_per_token, parameters
 from fope_lab.model.memory import Memory, reading_memory, training_memory
 from fope_lab.stages.base import StageConfig
@@ -26,15 +27,15 @@ class Cost:
     learned: int = 0
 
 
-def cost_of(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
+def cost_of(spec: StageConfig, model: ModelConfig, embedding: Embedding, learned: int) -> Cost:
     """The cost of a stage; `learned` is how many parameters the embedding learns."""
     size = parameters(model)
     size = replace(size, body=size.body + learned)
-    memory = memory_of(spec, model, learned)
+    memory = memory_of(spec, model, embedding, learned)
     cost = Cost(size, memory=memory.peak if memory else None, learned=learned)
     if isinstance(spec, TrainingConfig):
         flops = sum(
-            spec.train.steps * rows * width * flops_per_token(model, width)
+            spec.train.steps * rows * width * flops_per_token(model, width, embedding)
             for width, rows in computed_widths(spec).items()
         )
         return replace(cost, tokens=spec.train.steps * spec.train.batch_tokens, flops=flops)
@@ -42,22 +43,27 @@ def cost_of(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
     if passes is None:
         return cost
     read = [(length, length * count) for length, count in passes if length * count]
-    flops = sum((forward_flops(model, length, tokens) for length, tokens in read), 0.0)
+    flops = sum((forward_flops(model, length, tokens, embedding) for length, tokens in read), 0.0)
     return replace(cost, tokens=sum(tokens for _, tokens in read), flops=flops)
 
 
-def forward_flops(model: ModelConfig, length: int, tokens: int = 1) -> float:
+def forward_flops(
+    model: ModelConfig, length: int, tokens: int = 1, embedding: Embedding | None = None
+) -> float:
     """The FLOPs of so many tokens in sequences of a length, without a backward pass."""
-    return tokens * flops_per_token(model, length) / 3
+    return tokens * flops_per_token(model, length, embedding) / 3
 
 
-def memory_of(spec: StageConfig, model: ModelConfig, learned: int) -> Memory | None:
+def memory_of(
+    spec: StageConfig, model: ModelConfig, embedding: Embedding, learned: int
+) -> Memory | None:
     """The memory of a worker, of an evaluation at the length that needs most; None if unknown."""
     if isinstance(spec, TrainingConfig):
         train, resources = spec.train, spec.resources
         at_once = train.micro_batch(resources.size)
         return training_memory(
             model,
+            embedding,
             batch=max(1, at_once // spec.data.length),
             length=spec.data.length,
             precision=train.precision,

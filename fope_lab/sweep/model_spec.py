@@ -89,7 +89,7 @@ def model_spec_of(
             raise ConfigError(replace(p, path=("embedding",)) for p in error.problems) from error
     if isinstance(spec, SwapEmbedding) and parent is not None:
         _check_untrained(model_spec, parent, cache)
-        mechanism = parent.trained_mechanism or parent.embedding.name
+        mechanism = parent.trained_mechanism or parent.embedding.mechanism
         model_spec = replace(model_spec, trained_mechanism=mechanism)
     pads = isinstance(spec, Extend) and spec.resizing == "pad"
     if pads and parent and not keeps_tensors(parent.embedding, model_spec.embedding):
@@ -167,7 +167,10 @@ def _with_embedding(parent: ModelSpec, spec: StageConfig, given: Mapping[str, An
 def _check_untrained(model_spec: ModelSpec, parent: ModelSpec, cache: Cache) -> None:
     """Refuse learned parameters that the parent's model lacks."""
     learned = learned_parameters_of(model_spec, cache)
-    sizes = [one.embedding.learned_sizes(one.shape) for one in (model_spec, parent)]
+    sizes = [
+        (one.embedding.learned_sizes(one.shape), one.embedding.query_scale)
+        for one in (model_spec, parent)
+    ]
     same = sizes[0] == sizes[1] and keeps_tensors(parent.embedding, model_spec.embedding)
     if learned and not same:
         message = (

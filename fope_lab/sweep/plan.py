@@ -14,7 +14,7 @@ from fope_lab.config.problems import SweepError
 from fope_lab.config.yaml_document import Document
 from fope_lab.stages.internal import Select, SwapEmbedding
 from fope_lab.stages.key import parts_of_embedding, parts_of_stage
-from fope_lab.stages.training import TRAINING_RECORD
+from fope_lab.stages.training import TRAINING_RECORD, TrainingConfig
 from fope_lab.store.attempts import TimeTaken, over_attempts
 from fope_lab.store.checkpoint import content_digest
 from fope_lab.store.folder import StageFolder
@@ -259,7 +259,8 @@ def notes(sweeps: Sequence[Sweep], store: Store) -> list[str]:
     missing = missing_note(known for sweep in sweeps for known in sweep.missing_corpora)
     named = (name_note(sweep, store) for sweep in sweeps)
     untrained = (mechanism_note(sweep) for sweep in sweeps)
-    return [note for note in (missing, *named, *untrained) if note]
+    windows = (window_note(sweep) for sweep in sweeps)
+    return [note for note in (missing, *named, *untrained, *windows) if note]
 
 
 def mechanism_note(sweep: Sweep) -> str | None:
@@ -269,7 +270,7 @@ def mechanism_note(sweep: Sweep) -> str | None:
         for stage in sweep.stages
         if isinstance(stage.spec, SwapEmbedding)
         and stage.model_spec is not None
-        and stage.model_spec.trained_mechanism != stage.model_spec.embedding.name
+        and stage.model_spec.trained_mechanism != stage.model_spec.embedding.mechanism
     }
     if not swapped:
         return None
@@ -279,6 +280,24 @@ def mechanism_note(sweep: Sweep) -> str | None:
         f"{name}{others}: the weights were trained with {model.trained_mechanism}, and"
         f" {model.embedding.name} is another mechanism, which no step of training adapts them to"
     )
+
+
+def window_note(sweep: Sweep) -> str | None:
+    """One line about trainings whose sequences are no longer than the windows of their layers."""
+    idle: dict[str, tuple[int, int]] = {}
+    for stage in sweep.stages:
+        model, longest = stage.model_spec, stage.spec.max_sequence_length()
+        if model is None or longest is None or not isinstance(stage.spec, TrainingConfig):
+            continue
+        kinds = model.embedding.counts(model.model.num_layers)
+        windows = [kind.window for kind in kinds if kind.window is not None]
+        if windows and min(windows) >= longest[1]:
+            idle[stage.label] = min(windows), longest[1]
+    if not idle:
+        return None
+    (name, (window, length)), more = next(iter(idle.items())), len(idle) - 1
+    others = f" (and {more} more)" if more else ""
+    return f"{name}{others}: a window of {window:,} tokens hides nothing of sequences of {length:,}"
 
 
 def name_note(sweep: Sweep, store: Store) -> str | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fope_lab.config.options import entry_of
+from fope_lab.config.options import Registry, entry_of
+from fope_lab.embeddings.spec import FREQUENCY_TRANSFORMS, QUERY_SCALES
 from fope_lab.stages.base import FILE_KINDS, STAGE_TYPES, UNTRAINED, Resources
 from fope_lab.stages.sections import SECTIONS
 from fope_lab.stages.training import TrainSettings
@@ -18,6 +19,11 @@ from fope_lab.sweep.sweep_file import SweepFile
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAPPINGS: Mapping[str, type[Any]] = {"resources": Resources, "train": TrainSettings}
 """The mappings in a stage's section that several kinds of stages share, by name."""
+PARTS: Mapping[str, Registry[Any]] = {
+    "transform": FREQUENCY_TRANSFORMS,
+    "query_scale": QUERY_SCALES,
+}
+"""What many embeddings take, by name."""
 
 NOT_TRAINED = {
     "const": UNTRAINED,
@@ -36,6 +42,7 @@ def sweep_json_schema() -> dict[str, Any]:
     kinds = {name: entry.json_schema() for name, entry in FILE_KINDS.entries.items()}
     sections = {name: schema() for name, schema in SECTIONS.items()}
     mappings = {name: entry_of(kind).json_schema() for name, kind in MAPPINGS.items()}
+    mappings |= {name: parts.json_schema() for name, parts in PARTS.items()}
     shared = dict(sorted((sections | mappings).items()))
     for name, schema in kinds.items():
         schema["properties"]["kind"] = True  # checked where the kind is chosen by it
@@ -81,8 +88,9 @@ def _referring(schema: Any, shared: Mapping[str, Any]) -> Any:
     if not isinstance(schema, dict):
         return schema
     for name, known in shared.items():
-        if schema == known:
-            return {"$ref": f"#/$defs/{name}"}
+        if known.items() <= schema.items():
+            rest = {key: value for key, value in schema.items() if key not in known}
+            return {"$ref": f"#/$defs/{name}", **rest}
     if isinstance(schema.get("section"), str):
         rest = {key: value for key, value in schema.items() if key != "section"}
         return {"$ref": f"#/$defs/{schema['section']}", **rest}

@@ -259,7 +259,8 @@ class StageBuilder:
         replaced |= spec.key_replacements()
         if isinstance(spec, Pretrain):
             spec = dataclasses.replace(spec, model=model_spec.model)
-        cost = cost_of(spec, model_spec.model, learned_parameters_of(model_spec, self._cache))
+        learned = learned_parameters_of(model_spec, self._cache)
+        cost = cost_of(spec, model_spec.model, model_spec.embedding, learned)
         return _SharedWork(spec, model_spec, tuple(stages), parents, replaced, cost)
 
     def _lineage(self, stage: Stage | None) -> Iterator[Stage]:

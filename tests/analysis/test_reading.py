@@ -18,11 +18,13 @@ from fope_lab.analysis.reading import (
     embedding_of,
     passages,
     record,
+    scores_of,
     words,
 )
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.model import Decoder, ModelConfig
+from fope_lab.model.seen import Seen
 
 CONFIG = ModelConfig(num_layers=3, num_heads=4, num_kv_heads=2, head_dim=8, vocab_size=50)
 FOPE = {"type": "fope", "base": 129}
@@ -36,6 +38,20 @@ EMBEDDINGS: dict[str, Any] = {
     "fire": "fire",
     "nope": "nope",
     "sinusoidal": "sinusoidal",
+    "partial": "partial",
+    "t5": "t5",
+    "sink": "sink",
+    "fox": "fox",
+    "path": "path",
+    "selective-rope": "selective-rope",
+    "repo": "repo",
+    "stick-breaking": "stick-breaking",
+    "cope-contextual": "cope-contextual",
+    "self-extend": {"type": "self-extend", "window": 5, "group": 4},
+    "dca": {"type": "dca", "chunk": 6},
+    "rnope-swa": {"type": "rnope-swa", "window": 5},
+    "ssmax": {"type": "fope", "base": 129, "query_scale": "ssmax"},
+    "temperature": {"type": "alibi", "query_scale": {"type": "temperature", "floor": 4}},
 }
 
 
@@ -107,10 +123,11 @@ def test_positions_that_are_drawn_are_the_same_for_the_weights_and_the_model() -
     torch.manual_seed(5)
     *_, (_, found) = attention_patterns(model, text())
     torch.manual_seed(5)
-    *_, (_, q, k, _, positions, _) = record(model, text())
+    *_, (_, q, k, _, positions, *_) = record(model, text())
     torch.manual_seed(5)
     assert torch.equal(positions, embedding_of(model, 0).positions(20))
-    expected = attention_weights(embedding_of(model, 2), q, k, positions)
+    scores = scores_of(embedding_of(model, 2), q, k, positions, q)
+    expected = attention_weights(scores, Seen.of(20, 20))
     torch.testing.assert_close(found, expected)
 
 

@@ -41,10 +41,10 @@ stages:
   passkey: {kind: passkey, from: pretrain, form: symbolic, lengths: [32, 64], trials: 20}
   too-long: {kind: perplexity, from: pretrain, corpus: python-docs, lengths: [32, 8_000_000]}
 """
-BUCKETS, HEADS = 8, 2
+HEADS = 2
 ADDED = f"""
 name: added
-plugins: [./t5.py, ./proportional.py, ./induction.py, ./cycles.py]
+plugins: [./gaussian.py, ./abf.py, ./induction.py, ./cycles.py]
 stages:
   pretrain:
     kind: pretrain
@@ -56,10 +56,10 @@ stages:
   cycles: {{kind: analysis, analysis: {{type: cycles, head_dim: 16, length: 64}}}}
 grid:
   pretrain.embedding:
-    - {{type: t5, num_buckets: {BUCKETS}, max_distance: 20}}
-    - {{type: rotary, transforms: [{{type: proportional, p: 0.5, factor: 4}}]}}
+    - {{type: gaussian, width: 8}}
+    - {{type: rotary, transforms: [{{type: abf, factor: 4}}]}}
 report:
-  claims: ["induction@64 where pretrain.embedding=t5: <= 1"]
+  claims: ["induction@64 where pretrain.embedding=gaussian: <= 1"]
 """
 
 

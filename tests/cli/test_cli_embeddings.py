@@ -17,7 +17,7 @@ from fope_lab.cli import main
 from fope_lab.cli.commands import catalogue as command
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings import PRESETS, EmbeddingError, embedding_names
-from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding
+from fope_lab.embeddings.base import EMBEDDING_TYPES, PLACES, Embedding
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
 from fope_lab.embeddings.spec import named, parts_of
 
@@ -44,7 +44,7 @@ def windowed() -> Iterator[str]:
     class Windowed(Embedding, name="windowed", source="nobody"):
         """Does nothing."""
 
-        window: Annotated[int, Interval(ge=1), Doc("tokens")]
+        span: Annotated[int, Interval(ge=1), Doc("tokens")]
 
     yield Windowed.name
     del EMBEDDING_TYPES._types[Windowed.name]
@@ -60,9 +60,11 @@ def test_all_presets_with_paper_composition_and_what_they_learn_and_need(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lines = ask(capsys).splitlines()
-    rows = {line.split()[0]: re.split(r" {2,}", line.strip()) for line in lines[1:24]}
-    assert list(rows) == embedding_names()
-    assert all(row[-1] == PRESETS[name].source for name, row in rows.items())
+    split = [re.split(r" {2,}", line.strip()) for line in lines[:-2]]
+    rows = {row[0]: row for row in split if len(row) == 5 and row[0] != "embedding"}
+    assert [row[0] for row in split if len(row) == 1 and row[0]] == list(PLACES.values())
+    assert sorted(rows) == sorted(embedding_names())
+    assert all(row[-1] == named(name).source for name, row in rows.items())
     assert rows["fope-yarn"][1:4] == ["fourier: clip_floor, yarn", "–", "factor"]
     assert rows["p-rope"][1:4] == ["rotary: truncate {p: 0.75}", "–", "–"]
     assert rows["kerple"][2] == f"{2 * 8} in all"
@@ -74,7 +76,7 @@ def test_an_added_embedding_that_needs_an_option_is_listed_too(
     windowed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [line] = [line for line in ask(capsys).splitlines() if line.startswith(windowed)]
-    assert line.split() == [windowed, windowed, "?", "window", "nobody"]
+    assert line.split() == [windowed, "–", "?", "span", "nobody"]
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 import pytest
-from real_run import BUCKETS, HEADS, WHOLE, RealRun, run_in
+from real_run import HEADS, WHOLE, RealRun, run_in
 from safetensors.numpy import load_file
 
 from fope_lab.cli import main
@@ -25,7 +25,7 @@ from fope_lab.sweep import load_sweep
 pytestmark = pytest.mark.cluster
 
 LENGTHS = {"perplexity": [16, 32, 64], "passkey": [32, 64]}
-T5 = f"t5(num_buckets={BUCKETS},max_distance=20)"
+GAUSSIAN = "gaussian(width=8)"
 METRIC = "induction_recall_by_length"
 
 
@@ -185,13 +185,13 @@ def test_an_embedding_is_planned_trained_and_reported(
             recorded = json.loads((made / "result.json").read_text())["recorded"]
             counted[name] = recorded["parameters"]["total"]
             weights = load_file(next((made / "checkpoint").rglob("model.safetensors")))
-            learned[name] = [w for key, w in weights.items() if key.endswith(".by_bucket")]
+            learned[name] = [w for key, w in weights.items() if key.endswith(".log_w")]
     assert forecast == counted
-    [rotary] = counted.keys() - {T5}
-    assert counted[T5] - counted[rotary] == BUCKETS * HEADS
-    [by_bucket] = learned[T5]
-    assert by_bucket.shape == (BUCKETS, HEADS)
-    assert by_bucket.any()
+    [rotary] = counted.keys() - {GAUSSIAN}
+    assert counted[GAUSSIAN] - counted[rotary] == HEADS
+    [log_w] = learned[GAUSSIAN]
+    assert log_w.shape == (HEADS,)
+    assert len(set(log_w.tolist())) == HEADS  # they have learned
 
 
 def test_an_evaluation_is_reported_and_claimed(finished: RealRun, added: Any) -> None:
@@ -221,15 +221,15 @@ def test_a_checkpoint_names_its_plugin_which_an_export_needs(
     [key] = (
         stage["key"]
         for stage in planned
-        if stage["kind"] == "pretrain" and label(stage["axes"]["pretrain.embedding"]) == T5
+        if stage["kind"] == "pretrain" and label(stage["axes"]["pretrain.embedding"]) == GAUSSIAN
     )
     monkeypatch.chdir(finished.folder)
     monkeypatch.setattr(plugins, "_loaded", dict(plugins._loaded))
     monkeypatch.setattr(EMBEDDING_TYPES, "_types", dict(EMBEDDING_TYPES.all()))
     export = ["export", f"store/pretrain/{key}", "out"]
     assert main(export) == 2
-    assert "is of the plug-in t5.py, which is not here" in capsys.readouterr().err
-    assert main([*export, "--plugins", "./t5.py"]) == 0
+    assert "is of the plug-in gaussian.py, which is not here" in capsys.readouterr().err
+    assert main([*export, "--plugins", "./gaussian.py"]) == 0
 
 
 def test_a_changed_plugin_marks_what_it_made(

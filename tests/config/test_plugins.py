@@ -128,4 +128,4 @@ def test_another_process_imports_the_plugins_first(mine: Path, tmp_path: Path) -
     read = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).value)"
     command = [sys.executable, "-c", read, str(tmp_path / "value")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "Mine(strength=3.0)"
+    assert done.stdout.strip() == "Mine(query_scale=None, strength=3.0)"

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 import torch
+from example_embeddings import NEEDS, with_needs
 from hugging_face import llama_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,12 +35,11 @@ from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, hf_transforms
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.rotary import Rotary
-from fope_lab.embeddings.spec import embedding_options, named, parts_of
-from fope_lab.model import Decoder, ModelConfig
-from fope_lab.model.attention import causal_attention
-
-EXAMPLES = {"factor": 4.0}
-"""Values for options without a default whose interval is too wide to take its middle."""
+from fope_lab.embeddings.spec import embedding_options, named
+from fope_lab.model import Decoder, ModelConfig, block_attention, exact
+from fope_lab.model.cache import LayerCache
+from fope_lab.model.scores import attend
+from fope_lab.model.seen import Documents, Seen
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,8 +84,8 @@ def required_options(part: type[Any]) -> dict[str, Any]:
 
 def example(option: str, schema: Mapping[str, Any]) -> Any:
     """A value that an option may have: the first of a list, or a number within its interval."""
-    if option in EXAMPLES or "enum" in schema:
-        return EXAMPLES.get(option) or schema["enum"][0]
+    if option in NEEDS or "enum" in schema:
+        return NEEDS.get(option) or schema["enum"][0]
     least = schema.get("minimum", schema.get("exclusiveMinimum", 0))
     most = schema.get("maximum", schema.get("exclusiveMaximum", least + 4))
     return {"number": (least + most) / 2, "integer": (least + most) // 2}[schema["type"]]
@@ -95,25 +95,20 @@ CHOSEN = {"base": 129, "num_positions": 1100}
 """A base that keeps half the pairs, and positions for the longest sequence of most tests."""
 
 
-def of_embedding(name: str) -> dict[str, Any]:
-    """A preset or mechanism with every option that has no default, and those of CHOSEN."""
-    parts = parts_of(named(name).composition)
-    options = {option for part, _ in parts for option in embedding_options(part)}
-    required: dict[str, Any] = {option: CHOSEN[option] for option in options & CHOSEN.keys()}
-    for part, fixed in parts:
-        missing = required_options(part)
-        required |= {option: missing[option] for option in missing if option not in fixed}
-    return {"type": name, **required}
-
-
 def of_transform(name: str) -> dict[str, Any]:
     """RoPE, at a base that keeps half the pairs, with one transform of its frequencies."""
     transform = {"type": name, **required_options(TRANSFORM_TYPES.all()[name])}
     return {"type": "rotary", "base": 129, "transforms": [transform]}
 
 
+ALONE = sorted(
+    name
+    for name in {*embedding_names(), *EMBEDDING_TYPES.all()}
+    if named(name).composition["type"] != "layered"
+)
+"""All but patterns of embeddings, which are no module of their own (test_layered.py)."""
 SPECS = {
-    **{name: of_embedding(name) for name in sorted({*embedding_names(), *EMBEDDING_TYPES.all()})},
+    **{name: with_needs(name, **CHOSEN) for name in ALONE},
     **{f"rotary with {name}": of_transform(name) for name in TRANSFORM_TYPES.all()},
 }
 """Every preset, every mechanism, and every transform, whether or not a preset has it."""
@@ -145,13 +140,20 @@ def queries_and_keys(length: int, kv_heads: int = 4, batch: int = 2) -> tuple[Te
     return drawn[:, :4], drawn[:, 4:]
 
 
-def scores(embedding: PositionEmbedding, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:
-    """Attention logits of all pairs, without scale or mask, with the inputs as hidden states."""
+def mixed(
+    embedding: PositionEmbedding,
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor,
+    seen: Seen | None = None,
+    v: Tensor | None = None,
+) -> Tensor:
+    """The attention of all tokens, with the inputs as hidden states and, by default, as values."""
+    hidden, v = q.transpose(1, 2).flatten(2), k.flip(-1) if v is None else v
     q, k = (embedded(embedding, x, positions) for x in (q, k))
-    q, k = embedding.rotate(q, k, positions)
-    logits = q @ k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).transpose(-1, -2)
-    bias = embedding.bias(positions, positions)
-    return logits if bias is None else logits + bias
+    at = embedding.places(positions)
+    kept = embedding.streams(hidden, q, k, at)
+    return attend(embedding.scores(q, kept, at), v, seen or Seen(q.shape[2], k.shape[2]))
 
 
 def embedded(embedding: PositionEmbedding, x: Tensor, positions: Tensor) -> Tensor:
@@ -165,7 +167,7 @@ def embedded(embedding: PositionEmbedding, x: Tensor, positions: Tensor) -> Tens
 
 def test_an_added_embedding_is_found() -> None:
     assert "learned-slopes" in NAMES
-    assert {*PRESETS, *EMBEDDING_TYPES.all()} < set(NAMES)
+    assert {*EMBEDDING_TYPES.all()} - {"layered"} < set(NAMES)
 
 
 def test_every_transform_is_found() -> None:
@@ -190,7 +192,7 @@ def test_shapes_and_dtypes(name: str, kv_heads: int) -> None:
     assert (rotated_q.shape, rotated_k.shape) == (q.shape, k.shape)
     assert (rotated_q.dtype, rotated_k.dtype) == (q.dtype, k.dtype)
     if embedding.rotates:
-        assert embedding.inv_freq.shape == (SIZES["head_dim"] // 2,)
+        assert embedding.inv_freq.shape == (embedding.definition.width(embedding.shape) // 2,)
         assert embedding.inv_freq.dtype == torch.float64
     else:
         assert embedding.inv_freq is None
@@ -244,44 +246,115 @@ def test_a_later_token_is_encoded_as_in_the_full_pass(name: str) -> None:
     )
 
 
+@torch.no_grad()
 @every_embedding
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 def test_decoding_token_by_token_is_the_full_pass(name: str, kv_heads: int) -> None:
-    """Attention of each new token on a cache of keys, up to well past the training length."""
+    """Attention of each new token on what a cache keeps, up to well past the training length."""
     embedding = build(name, num_kv_heads=kv_heads)
     length = 80
     q, k = queries_and_keys(length, kv_heads)
-    v = k.flip(-1)
-    if embedding.keys_cacheable:
-        each = (slice(n, n + 1) for n in range(length))
-        cached = [
-            embedding.rotate(q[:, :, n], k[:, :, n], torch.arange(length)[n])[1] for n in each
-        ]
-    for tokens in (1, 2, 64, 65, length):
-        positions = torch.arange(tokens)
-        now = slice(tokens - 1, tokens)
-        full_q, full_k = embedding.rotate(q[:, :, :tokens], k[:, :, :tokens], positions)
-        full = causal_attention(full_q, full_k, v[:, :, :tokens], positions, embedding)
-        if embedding.keys_cacheable:
-            new_q, _ = embedding.rotate(q[:, :, now], k[:, :, now], positions[now])
-            keys = torch.cat(cached[:tokens], dim=2)
-        else:
-            new_q, keys = embedding.rotate(
-                q[:, :, now], k[:, :, :tokens], positions[now], key_positions=positions
-            )
-        stepped = causal_attention(new_q, keys, v[:, :, :tokens], positions, embedding)
-        torch.testing.assert_close(stepped, full[:, :, now], rtol=0, atol=1e-5)
+    v, hidden, cache = k.flip(-1), torch.randn(2, length, 64), LayerCache(8)
+
+    def of(first: int, end: int, cache: LayerCache | None) -> Tensor:
+        """The attention of the tokens `first` to `end`."""
+        now, at = slice(first, end), embedding.places(torch.arange(end), end - first)
+        kept = {"v": v[:, :, now]}
+        kept |= embedding.streams(hidden[:, now], q[:, :, now], k[:, :, now], at)
+        if cache is not None:
+            kept = dict(cache.append(kept, end))
+        scores = embedding.scores(q[:, :, now], kept, at)
+        return attend(scores, kept["v"], Seen(end - first, end))
+
+    for tokens in range(1, length + 1):
+        stepped = of(tokens - 1, tokens, cache)
+        if tokens in (1, 2, 64, 65, length):
+            full = of(0, tokens, None)
+            torch.testing.assert_close(stepped, full[:, :, -1:], rtol=0, atol=1e-5)
+
+
+NUMBERS = torch.arange(100)[None].expand(2, -1) // 30
+"""Those of packed documents of 30 tokens."""
+
+
+@torch.no_grad()
+@every_embedding
+def test_what_a_query_does_not_see_has_no_weight(name: str) -> None:
+    """In windows and in packed documents: other values there change nothing, to the last bit, and
+    others of what it sees before itself do."""
+    embedding = build(name, num_kv_heads=2)
+    q, k = queries_and_keys(100, kv_heads=2)
+    v, last, place = k.flip(-1), 70, torch.arange(100)
+    positions = embedding.positions(100)
+    for packed, window in itertools.product((False, True), (None, 1, 20)):
+        documents = Documents.of(NUMBERS, embedding) if packed else None
+        seen = Seen.of(100, 100, documents, window)
+        is_seen = (place <= last) & (place > last - (window or 100))
+        if packed:
+            is_seen &= NUMBERS[0] == NUMBERS[0, last]
+        earlier = is_seen & (place < last)
+
+        def found(values: Tensor, seen: Seen = seen) -> Tensor:
+            return mixed(embedding, q, k, positions, seen, values)[:, :, last]
+
+        before = found(v)
+        assert torch.equal(found(torch.where(is_seen[:, None], v, -3 * v)), before)
+        if earlier.any():
+            assert not torch.equal(found(torch.where(earlier[:, None], -3 * v, v)), before)
+
+
+@torch.no_grad()
+@every_embedding
+@pytest.mark.parametrize("window", [None, 50])
+def test_bfloat16_loses_no_more_than_a_rounding_of_logits(name: str, window: int | None) -> None:
+    """Against float64 from the same rounded inputs, over more tokens than a model is trained on."""
+    narrow = build(name, num_kv_heads=2).bfloat16()
+    q, k = (x.bfloat16() for x in queries_and_keys(300, kv_heads=2))
+    positions, seen = narrow.positions(300), Seen.of(300, 300, None, window)
+
+    def found(dtype: torch.dtype, *, autocast: bool = False) -> Tensor:
+        embedding = copy.deepcopy(narrow).to(dtype)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            return mixed(embedding, q.to(dtype), k.to(dtype), positions, seen).double()
+
+    exactly = found(torch.float64)
+    for rounded in (found(torch.bfloat16), found(torch.float32, autocast=True)):
+        assert (rounded - exactly).norm() < 0.02 * exactly.norm()
+
+
+@every_embedding
+def test_the_size_of_blocks_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedding = build(name, num_kv_heads=2).double()
+    q, k = queries_and_keys(100, kv_heads=2)
+    positions, seen = embedding.positions(100), Seen.of(100, 100, None, 37)
+
+    def found() -> tuple[Tensor, ...]:
+        of = [x.double().requires_grad_() for x in (q, k)]
+        result = mixed(embedding, *of, positions, seen)
+        wanted = [*of, *(each for each in embedding.parameters())]
+        grads = torch.autograd.grad(result.square().sum(), wanted, materialize_grads=True)
+        return result.detach(), *grads
+
+    expected = found()
+    for module, constant in (
+        (exact, "QUERIES"),
+        (block_attention, "QUERIES"),
+        (block_attention, "BIASED_QUERIES"),
+    ):
+        monkeypatch.setattr(module, constant, 7)
+    torch.testing.assert_close(found(), expected, rtol=1e-4, atol=5e-6)
 
 
 @every_embedding
 def test_a_method_whose_rotated_keys_go_stale_says_so(name: str) -> None:
-    """What it does to 90 tokens, and what it does to them as the first of 100."""
+    """What it does to 60 tokens, and what it does to them as the first of 100."""
     embedding = build(name)
     _, k = queries_and_keys(100)
-    positions = [embedding.positions(length) for length in (90, 100)]
-    _, short = embedding.rotate(k[:, :, :90], k[:, :, :90], positions[0])
+    positions = [embedding.positions(length) for length in (60, 100)]
+    _, short = embedding.rotate(k[:, :, :60], k[:, :, :60], positions[0])
     _, full = embedding.rotate(k, k, positions[1])
-    assert torch.allclose(short, full[:, :, :90], atol=1e-5) == embedding.keys_cacheable
+    stays = torch.allclose(short, full[:, :, :60], atol=1e-5)
+    assert stays == (embedding.keys_cacheable or not embedding.rotates)
 
 
 @every_embedding
@@ -289,10 +362,10 @@ def test_sequences_may_have_their_own_positions(name: str) -> None:
     embedding = build(name, num_kv_heads=2)
     q, k = queries_and_keys(9, kv_heads=2)
     positions = torch.stack([torch.arange(9), torch.arange(40, 49)])
-    together = scores(embedding, q, k, positions)
+    together = mixed(embedding, q, k, positions)
     for index in range(2):
         one = slice(index, index + 1)
-        alone = scores(embedding, q[one], k[one], positions[index])
+        alone = mixed(embedding, q[one], k[one], positions[index])
         torch.testing.assert_close(together[one], alone, rtol=0, atol=1e-5)
 
 
@@ -323,7 +396,7 @@ def test_lengths_far_beyond_training_do_not_overflow(name: str) -> None:
     q, k = queries_and_keys(8)
     longest = embedding.definition.longest_sequence(embedding.shape)
     far = torch.arange(8) * (150_000 if longest is None else (longest - 1) // 7)
-    assert scores(embedding, q, k, far).isfinite().all()
+    assert mixed(embedding, q, k, far).isfinite().all()
 
 
 @every_embedding
@@ -337,8 +410,8 @@ def test_scores_of_a_relative_method_do_not_change_under_a_shift(
     positions = gap * torch.arange(6)
     if embedding.definition.shift_invariant:
         torch.testing.assert_close(
-            scores(embedding, q, k, positions + shift),
-            scores(embedding, q, k, positions),
+            mixed(embedding, q, k, positions + shift),
+            mixed(embedding, q, k, positions),
             rtol=0,
             atol=1e-4,
         )
@@ -348,7 +421,7 @@ def test_scores_of_a_relative_method_do_not_change_under_a_shift(
 def test_a_method_that_is_not_relative_says_so(name: str) -> None:
     embedding = build(name)
     q, k = queries_and_keys(6)
-    at_start, later = (scores(embedding, q, k, torch.arange(6) + shift) for shift in (0, 1000))
+    at_start, later = (mixed(embedding, q, k, 11 * torch.arange(6) + shift) for shift in (0, 1001))
     moved = (at_start - later).abs().max().item()
     assert (moved < 1e-3) == embedding.definition.shift_invariant
 
@@ -375,7 +448,7 @@ def test_loading_restores_what_was_drawn_or_learned_bit_for_bit(name: str) -> No
             parameter.add_(0.125)
     fresh.load_state_dict(saved.state_dict())
     q, k = queries_and_keys(20)
-    assert torch.equal(scores(fresh, q, k, torch.arange(20)), scores(saved, q, k, torch.arange(20)))
+    assert torch.equal(*(mixed(each, q, k, torch.arange(20)) for each in (fresh, saved)))
 
 
 @every_embedding
@@ -405,7 +478,7 @@ def test_tensors_survive_a_model_built_without_memory(name: str) -> None:
 def test_gradients_reach_the_inputs_and_all_that_is_learned(name: str) -> None:
     embedding = build(name)
     q, k = (x.clone().requires_grad_() for x in queries_and_keys(6))
-    scores(embedding, q, k, torch.arange(6)).square().sum().backward()
+    mixed(embedding, q, k, torch.arange(6)).square().sum().backward()
     for tensor in (q, k, *embedding.parameters()):
         assert tensor.grad.isfinite().all()
         assert tensor.grad.abs().sum() > 0

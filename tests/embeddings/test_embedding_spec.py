@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from example_embeddings import with_needs
 from jsonschema import Draft202012Validator
 
 from fope_lab.embeddings import (
@@ -190,7 +191,7 @@ def test_what_fits_passes_the_check() -> None:
 
 def test_presets_are_named_first() -> None:
     assert embedding_names()[: len(PRESETS)] == list(PRESETS)
-    assert embedding_names()[len(PRESETS) :] == []  # each mechanism has a preset
+    assert embedding_names()[len(PRESETS) :] == ["layered"]  # each other mechanism has a preset
 
 
 def test_a_share_of_all_pairs_changes_nothing_because_it_says_so() -> None:
@@ -245,20 +246,20 @@ def test_the_schema_accepts_and_refuses_what_the_parser_does() -> None:
         assert not validator.is_valid(spec), spec
 
 
-NEED_FACTOR = {"pi", "ntk", "yarn", "llama3", "resonance-yarn", "fope-yarn"}
+ALIASES = {"hope": "fope-cf", "cable": "fox"}
+"""Presets that are another one by another name."""
 
 
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("more", [{}, {"base": 129.0}])
 def test_every_preset_is_found_again(name: str, more: dict[str, Any]) -> None:
-    factor = {"factor": 4.0} if name in NEED_FACTOR else {}
-    spec = {"type": name, **factor, **more}
+    spec = {**with_needs(name), **more}
     try:
         resolved = resolve_embedding(spec)
     except ValueError:
         assert more, f"{name} has no base"
         return
-    assert preset_of(resolved) == spec
+    assert preset_of(resolved) == {**spec, "type": ALIASES.get(name, name)}
 
 
 def test_options_are_said_and_other_compositions_stay_as_they_are() -> None:

@@ -28,7 +28,7 @@ class Chain(Logits):
 
     def __init__(self, text: str, broken: bool = False) -> None:
         super().__init__()
-        self.config = SimpleNamespace(num_layers=0)
+        self.config, self.plans = SimpleNamespace(num_layers=0), ()
         self.next = torch.full((272,), BYTE.eos_id)
         for one, other in zip(text.encode(), text.encode()[1:], strict=False):
             self.next[one] = other

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fope_lab.embeddings import build_embedding
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model.attention import causal_attention
-from fope_lab.model.block_attention import Documents
+from fope_lab.model.scores import Places, attend, consecutive
+from fope_lab.model.seen import Documents, Seen
 
 HEADS, HEAD_DIM = 4, 16
 SIZES = {"head_dim": HEAD_DIM, "num_heads": HEADS, "train_length": 64}
@@ -39,6 +39,7 @@ def plain_weights(
     positions: Tensor | None = None,
     embedding: PositionEmbedding = NOPE,
     documents: Tensor | None = None,
+    window: int | None = None,
 ) -> Tensor:
     q, k = q.double(), k.double().repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     logits = q @ k.mT / math.sqrt(q.shape[-1])
@@ -48,9 +49,27 @@ def plain_weights(
     if (bias := embedding.bias(positions[..., first:], positions)) is not None:
         logits = logits + bias
     hidden = torch.ones(queries, keys, dtype=torch.bool, device=q.device).triu(first + 1)
+    if window is not None:
+        hidden = hidden | torch.ones_like(hidden).tril(first - window)
     if documents is not None:
         hidden = hidden | (documents[:, first:, None] != documents[:, None, :])[:, None]
     return logits.masked_fill(hidden, -math.inf).softmax(dim=-1)
+
+
+def causal_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    embedding: PositionEmbedding,
+    documents: Documents | None = None,
+    window: int | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Of queries and keys that are rotated already, as the layers of a decoder compute it."""
+    at = Places(positions, q.shape[2], consecutive(positions, embedding))
+    seen = Seen.of(q.shape[2], k.shape[2], documents, window)
+    return attend(embedding.scores(q, {"k": k}, at), v, seen, dropout)
 
 
 def plain_attention(q: Tensor, k: Tensor, v: Tensor, *of: Any) -> Tensor:
@@ -91,8 +110,9 @@ def both(
     positions: Tensor,
     embedding: PositionEmbedding = NOPE,
     numbers: Tensor | None = None,
+    window: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Our attention and the plain one; documents have these numbers."""
     documents = None if numbers is None else Documents.of(numbers, embedding)
-    ours = causal_attention(q, k, v, positions, embedding, documents)
-    return ours, plain_attention(q, k, v, positions, embedding, numbers)
+    ours = causal_attention(q, k, v, positions, embedding, documents, window)
+    return ours, plain_attention(q, k, v, positions, embedding, numbers, window)

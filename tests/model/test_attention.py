@@ -19,6 +19,7 @@ from plain_softmax import (
     assert_near,
     assert_same,
     both,
+    causal_attention,
     gradients,
     inputs,
     plain_attention,
@@ -27,11 +28,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fope_lab.embeddings import Shape, build_embedding
+from fope_lab.embeddings import scores as of_embeddings
 from fope_lab.embeddings.base import Embedding, Tensors
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model import attention, block_attention
-from fope_lab.model.attention import causal_attention, consecutive
-from fope_lab.model.block_attention import Documents
+from fope_lab.model import block_attention
+from fope_lab.model import scores as attention
+from fope_lab.model.scores import consecutive
+from fope_lab.model.seen import Documents
 
 LENGTH = 77  # three chunks, the last of them smaller
 BIASES = ["alibi", "kerple", "kerple-power", "fire"]
@@ -68,6 +71,18 @@ def test_it_is_the_plain_softmax_with_its_gradients(
         assert_same(*found, *of, *embedding.parameters())
 
 
+@pytest.mark.parametrize("window", [1, 5, 32, 98])
+@pytest.mark.parametrize("spec", ["nope", *BIASES])
+@pytest.mark.parametrize("queries", [LENGTH, 40, 1])
+def test_a_window_is_a_mask(spec: str, window: int, queries: int) -> None:
+    """Of all tokens, and of documents that take turns."""
+    embedding, of = build(spec), inputs(LENGTH, 2, queries)
+    for documents in (None, torch.stack([COUNT // 33, (COUNT % 7 > 2).long()])):
+        for place in ("from 0", "with gaps"):
+            found = both(*of, POSITIONS[place], embedding, documents, window)
+            assert_same(*found, *of, *embedding.parameters())
+
+
 @pytest.mark.parametrize("spec", ["alibi", "kerple", "fire"])
 @pytest.mark.parametrize(
     ("queries", "pairs"), [(1, 10**6), (1000, 1), (5, 200), (1000, 200), (1000, 10**6)]
@@ -77,7 +92,7 @@ def test_the_size_of_a_chunk_changes_nothing(
     spec: str, queries: int, pairs: int, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(block_attention, "BIASED_QUERIES", queries)
-    monkeypatch.setattr(block_attention, "CPU_PAIRS", pairs)
+    monkeypatch.setattr(of_embeddings, "CPU_PAIRS", pairs)
     embedding, of = build(spec), inputs(LENGTH)
     assert_same(*both(*of, POSITIONS[place], embedding), *of, *embedding.parameters())
 

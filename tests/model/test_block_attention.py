@@ -17,6 +17,7 @@ from plain_softmax import (
     SIZES,
     assert_same,
     both,
+    causal_attention,
     inputs,
     plain_attention,
     plain_weights,
@@ -24,9 +25,11 @@ from plain_softmax import (
 from torch import Tensor
 
 from fope_lab.embeddings import build_embedding
-from fope_lab.model import attention, block_attention
-from fope_lab.model.attention import BLOCKS_TO, causal_attention, quicker_in_blocks
-from fope_lab.model.block_attention import QUERIES, Documents, packed
+from fope_lab.model import block_attention
+from fope_lab.model import scores as attention
+from fope_lab.model.block_attention import QUERIES
+from fope_lab.model.scores import BLOCKS_TO, quicker_in_blocks
+from fope_lab.model.seen import Documents, Seen, packed
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
@@ -37,7 +40,8 @@ def test_it_is_the_plain_softmax_with_its_gradients(
     kv_heads: int, length: int, queries: int
 ) -> None:
     of = inputs(length, kv_heads, queries)
-    assert_same(block_attention.block_attention(*of), plain_attention(*of), *of)
+    mixed = block_attention.block_attention(*of, Seen(queries, length))
+    assert_same(mixed, plain_attention(*of), *of)
 
 
 @given(
@@ -72,7 +76,8 @@ def test_dropout_sets_weights_to_0_and_divides_the_others(monkeypatch: pytest.Mo
     v = torch.eye(length, dtype=torch.float64).expand(rows, HEADS, -1, -1).contiguous()
     numbers = torch.arange(length).expand(rows, -1) // 9
     torch.manual_seed(0)
-    used = block_attention.block_attention(q, k, v, packed(numbers), share)
+    seen = Seen(length, length, packed(numbers))
+    used = block_attention.block_attention(q, k, v, seen, share)
     weights = plain_weights(q, k, None, NOPE, numbers)
     kept = used > 0
     torch.testing.assert_close(used[kept], weights[kept] / (1 - share))
@@ -85,7 +90,7 @@ def test_dropout_has_the_gradient_of_what_it_kept() -> None:
 
     def dropping(*given: Tensor) -> Tensor:
         torch.manual_seed(3)
-        return block_attention.block_attention(*given, dropout=0.5)
+        return block_attention.block_attention(*given, Seen(7, 7), dropout=0.5)
 
     assert not torch.equal(dropping(q, k, v), plain_attention(q, k, v))
     assert torch.autograd.gradcheck(dropping, (q, k, v))
@@ -112,7 +117,8 @@ def test_bfloat16_rounds_about_as_much_as_the_plain_way_of_transformers() -> Non
         return [one.detach().double() for one in (mixed, *grads)]
 
     right = results(plain_attention(*exact), exact)
-    ours = results(block_attention.block_attention(*narrow), narrow)
+    seen = Seen(3 * QUERIES, 3 * QUERIES)
+    ours = results(block_attention.block_attention(*narrow, seen), narrow)
     theirs = results(eager(*narrow), narrow)
     for one, other, expected in zip(ours, theirs, right, strict=True):
         assert (one - expected).norm() < 1.25 * (other - expected).norm()
@@ -146,7 +152,7 @@ def test_the_path_follows_from_dtype_and_length(
     monkeypatch.setattr(
         F, "scaled_dot_product_attention", lambda *a, **o: called.append("fused") or fused(*a, **o)
     )
-    causal_attention(q, k, k, torch.arange(keys), NOPE, None, dropout)
+    causal_attention(q, k, k, torch.arange(keys), NOPE, dropout=dropout)
     assert called == ["blocks" if blocks else "fused"]
 
 
@@ -176,7 +182,8 @@ def test_keys_are_repeated_where_no_kernel_takes_groups(
 ) -> None:
     monkeypatch.setattr(attention, "takes_groups", lambda q, masked: False)
     of = inputs(length, 2, queries)
-    assert_same(attention.unbiased_attention(*of, None, 0.0), plain_attention(*of), *of)
+    mixed = attention.unbiased_attention(*of, Seen(queries, length), 0.0)
+    assert_same(mixed, plain_attention(*of), *of)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from torch import Tensor, fx
 
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import Decoder, ModelConfig, flex
-from fope_lab.model.block_attention import Documents
 from fope_lab.model.no_compile import no_compile
+from fope_lab.model.seen import Documents
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=90)
 LENGTH = 70
@@ -97,7 +97,7 @@ def test_flex_attention_is_compiled_apart(embedding: str, monkeypatch: pytest.Mo
 
 def of(cls: type[Documents], numbers: Tensor, embedding: PositionEmbedding) -> Documents:
     """What Documents.of makes on CUDA."""
-    return cls(numbers, None, flex.document_blocks(numbers))
+    return cls(numbers, kernels={})
 
 
 def test_gradient_checkpointing_is_compiled_too() -> None:

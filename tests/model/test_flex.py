@@ -13,6 +13,7 @@ from plain_softmax import (
     assert_near,
     assert_same,
     both,
+    causal_attention,
     inputs,
     plain_attention,
 )
@@ -20,9 +21,11 @@ from torch import Tensor
 from torch.nn.attention import flex_attention as torch_flex
 
 from fope_lab.embeddings import build_embedding
+from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import Decoder, ModelConfig, flex
-from fope_lab.model.attention import causal_attention, distance_table
-from fope_lab.model.block_attention import block_attention, packed
+from fope_lab.model.block_attention import block_attention
+from fope_lab.model.scores import Places
+from fope_lab.model.seen import Documents, Seen, packed
 
 RELATIVE = ["alibi", "kerple", "kerple-power"]
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -35,6 +38,14 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_flex, "_validate_device", lambda *inputs: None)
 
 
+def table_of(embedding: PositionEmbedding, q: Tensor, k: Tensor) -> Tensor:
+    """The bias by distance between consecutive positions."""
+    length = k.shape[2]
+    table = embedding.scores(q, {"k": k}, Places(torch.arange(length), length, True)).table
+    assert table is not None
+    return table
+
+
 @pytest.mark.usefixtures("on_a_cpu")
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize(
@@ -45,7 +56,7 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_the_plain_softmax_with_its_gradients(spec: str, kv_heads: int, length: int) -> None:
     embedding = build_embedding(spec, **SIZES).double()
     q, k, v = inputs(length, kv_heads)
-    mixed = flex.flex_attention(q, k, v, distance_table(embedding, torch.arange(length)))
+    mixed = flex.flex_attention(q, k, v, Seen(length, length), table_of(embedding, q, k))
     expected = plain_attention(q, k, v, None, embedding)
     assert_same(mixed, expected, q, k, v, *embedding.parameters())
 
@@ -76,10 +87,10 @@ def test_a_training_reads_the_blocks_that_an_evaluation_made() -> None:
         "alibi", num_heads=HEADS, num_kv_heads=HEADS, head_dim=HEAD_DIM, train_length=8
     )
     q, k, v = inputs(70, HEADS, dtype=torch.float32)
-    table = distance_table(embedding, torch.arange(70))
+    table = table_of(embedding, q, k)
     with torch.inference_mode():
-        flex.flex_attention(q, k, v, table)
-    mixed = flex.flex_attention(q, k, v, table)
+        flex.flex_attention(q, k, v, Seen(70, 70), table)
+    mixed = flex.flex_attention(q, k, v, Seen(70, 70), table)
     assert all(
         gradient.isfinite().all() for gradient in torch.autograd.grad(mixed.sum(), (q, k, v))
     )
@@ -199,8 +210,9 @@ def dense(counts: Tensor, places: Tensor) -> Tensor:
 def test_documents_in_the_kernel_are_those_in_blocks(kv_heads: int) -> None:
     numbers = torch.arange(300).expand(2, -1) // torch.tensor([[77], [130]])
     q, k, v = inputs(300, kv_heads)
-    ours = flex.document_attention(q, k, v, flex.document_blocks(numbers))
-    theirs = block_attention(q, k, v, packed(numbers))
+    kernel = Documents(numbers, kernels={})
+    ours = flex.flex_attention(q, k, v, Seen(300, 300, kernel))
+    theirs = block_attention(q, k, v, Seen(300, 300, packed(numbers)))
     assert_same(ours, theirs, q, k, v)
 
 
@@ -211,6 +223,8 @@ def test_the_compiled_kernel_reads_documents_apart(dtype: torch.dtype) -> None:
     for length in (77, 300, 1024):
         numbers = torch.arange(length, device="cuda").expand(2, -1) // 90
         q, k, v = inputs(length, 2, device="cuda", dtype=dtype)
-        ours = flex.document_attention(q, k, v, flex.document_blocks(numbers))
-        theirs = block_attention(*(x.double() for x in (q, k, v)), packed(numbers))
+        kernel = Documents(numbers, kernels={})
+        ours = flex.flex_attention(q, k, v, Seen(length, length, kernel))
+        seen = Seen(length, length, packed(numbers))
+        theirs = block_attention(q.double(), k.double(), v.double(), seen)
         assert_near(ours, theirs, q, k, v, unit=3 * unit, atol=1e-4)

@@ -10,12 +10,14 @@ import gpt2_block
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from plain_softmax import causal_attention
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from fope_lab.model import Decoder, ModelConfig
-from fope_lab.model.attention import causal_attention
-from fope_lab.model.block_attention import PairBias, chunked_attention
+from fope_lab.model.block_attention import chunked_attention
+from fope_lab.model.scores import PairBias
+from fope_lab.model.seen import Seen
 
 LENGTH = 40
 GPT2 = ModelConfig(num_layers=3, num_heads=4, head_dim=8, vocab_size=50, **gpt2_block.GPT2)
@@ -182,12 +184,13 @@ def test_attention_with_a_bias_has_the_gradients_of_the_weights_that_remain() ->
     q, k, v = torch.randn(3, 1, 4, length, 8, dtype=torch.float64)
     one_hot = torch.eye(length, dtype=torch.float64).expand(1, 4, -1, -1)
     positions = torch.arange(length)
-    bias = PairBias(module.double(), positions)
+    module.double()
+    bias = PairBias(module.definition, module.shape, module._tensors(), positions)
     results = []
     for values, dropout in ((one_hot, 0.0), (one_hot, 0.5), (v, 0.5)):
         torch.manual_seed(7)
         leaves = [x.clone().requires_grad_() for x in (q, k, values)]
-        results.append((leaves, chunked_attention(*leaves, bias, dropout=dropout)))
+        results.append((leaves, chunked_attention(*leaves, bias, Seen(length, length), dropout)))
     weights, dropped = results[0][1].detach(), results[1][1].detach()
     factors = torch.where(weights > 0, dropped / weights, 0.0)
     assert set(factors[weights > 0].round(decimals=9).unique().tolist()) == {0.0, 2.0}

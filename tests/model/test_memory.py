@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import CHUNK_LOGITS
 from fope_lab.model.memory import Memory, reading_memory, training_memory
@@ -78,6 +79,37 @@ def test_a_layer_keeps_what_is_estimated(
     ]
     estimate = of_two_layers(config, precision=precision)
     assert estimate == pytest.approx(found[1] - found[0], rel=0.01)
+
+
+HIDDEN = ("fox", "path", "selective-rope", "repo")
+"""The embeddings that keep what they compute from hidden states."""
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    # Narrow, fox keeps wide copies on a CPU only.
+    [*itertools.product(HIDDEN[1:], ("float32", "bfloat16")), ("fox", "float32")],
+)
+@pytest.mark.parametrize("kv_heads", [2, 4])
+def test_an_embedding_keeps_what_it_says(name: str, precision: str, kv_heads: int) -> None:
+    config = dataclasses.replace(CONFIG, num_kv_heads=kv_heads, hidden_size=320)
+    one, three = (
+        kept(dataclasses.replace(config, num_layers=layers), name, precision, False)
+        for layers in (1, 3)
+    )
+    estimate = of_two_layers(config, embedding=parse_embedding(name), precision=precision)
+    assert estimate == pytest.approx(three - one, rel=0.01)
+
+
+def test_gradient_checkpointing_keeps_what_one_layer_of_a_pattern_does() -> None:
+    pattern = parse_embedding({"type": "layered", "pattern": ["rope", "repo"]})
+    sizes = {"batch": BATCH, "length": LENGTH, "gradient_checkpointing": True}
+    config = dataclasses.replace(CONFIG, num_layers=8)
+    found = [
+        training_memory(config, each, **sizes).activations
+        for each in (pattern, parse_embedding("repo"), parse_embedding("rope"))
+    ]
+    assert found[0] == found[1] > found[2]
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

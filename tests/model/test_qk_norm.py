@@ -104,7 +104,7 @@ def test_it_comes_before_the_rotation(qk_norm: str) -> None:
         q, k, v, is_causal=True, enable_gqa=True
     )
     expected = layer.o_proj(mixed.transpose(1, 2).flatten(2))
-    ours = layer(hidden, positions, embedding, embedding.cos_sin(positions))
+    ours = layer(hidden, embedding, embedding.places(positions))
     torch.testing.assert_close(ours, expected)
 
 

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.analysis import parse_analysis
-from fope_lab.analysis.reading import attention_weights
+from fope_lab.analysis.reading import attention_weights, scores_of
 from fope_lab.analysis.rotation import rotation
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import build_embedding
+from fope_lab.model.seen import Seen
 from fope_lab.papers.p_rope.constructions import (
     CONTEXT,
     Constructions,
@@ -51,7 +52,8 @@ def test_positional_attention_is_that_of_a_head(offset: int) -> None:
     for norm, found in zip(norms, positional_attention(ROTARY, offset, norms, 50), strict=True):
         psi = torch.full((1, 1, 50, 16), math.sqrt(norm / 16), dtype=torch.float64)
         key, _ = embedding.rotate(psi, psi, torch.full((50,), offset))
-        weights = attention_weights(embedding, psi * 4, key, torch.arange(50))  # 4 = √head_dim
+        scores = scores_of(embedding, psi * 4, key, torch.arange(50), psi)  # 4 = √head_dim
+        weights = attention_weights(scores, Seen.of(50, 50))
         of_each = weights[0, 0].diagonal(-offset)
         assert found == pytest.approx(float(of_each[-1]), rel=1e-5)
         assert (of_each[:-1] >= of_each[-1] - 1e-6).all()

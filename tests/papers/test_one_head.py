@@ -168,8 +168,8 @@ def test_its_scores_are_counted_one_by_one(subject: Subject) -> None:
     arrays = MARKED.compute(subject, ignore)
     text = [word.replace("␣", " ") for word in arrays["words"].tolist()]
     ids = torch.tensor([subject.tokenizer.encode("".join(text))])
-    *_, (_, q, k, embedding, positions, _) = record(subject.model, ids)
-    logits = attention_logits(embedding, q, k, positions)[0, 0]
+    *_, last = record(subject.model, ids)
+    logits = attention_logits(last.scores, last.seen)[0, 0]
     behind = [float(logits[i, i - 1]) for i in range(2, len(text)) if text[i - 1] == "'"]
     others = [
         float(logits[i, j]) for i in range(len(text)) for j in range(1, i + 1) if text[j] != "'"

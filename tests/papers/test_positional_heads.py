@@ -127,8 +127,7 @@ def test_scores_are_the_models_logits(embedding: Any, reading: Callable[..., Sub
     row = torch.from_numpy(subject.tokens[:30])[None]
     layers = list(record(subject.model, row))
     for kind, (layer, head) in enumerate(arrays["heads"]):
-        _, q, k, of_layer, positions, _ = layers[layer]
-        logits = attention_logits(of_layer, q, k, positions)
+        logits = attention_logits(layers[layer].scores, layers[layer].seen)
         for at, offset in enumerate((0, 1)):
             expected = logits[0, head].diagonal(-offset)[: 8 - offset]
             np.testing.assert_allclose(arrays["scores"][kind, at, offset:], expected, atol=1e-5)

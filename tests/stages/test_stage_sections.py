@@ -35,8 +35,8 @@ EMBEDDINGS = f"(allowed: {', '.join(sorted({*PRESETS, *EMBEDDING_TYPES.all()}))}
 TRANSFORMS = f"(allowed: {', '.join(sorted(TRANSFORM_TYPES.all()))})"
 SCALES = f"(allowed: {', '.join(MODEL_SCALES)})"
 BARE_EMBEDDINGS = (
-    f"(allowed: {', '.join(sorted(REGISTERED.names()))}, and with options fope-yarn, llama3, ntk, "
-    "pi, resonance-yarn, yarn)"
+    f"(allowed: {', '.join(sorted(REGISTERED.names()))}, and with options "
+    f"{', '.join(sorted(set(REGISTERED.all_names()) - set(REGISTERED.names())))})"
 )
 BARE_CORPORA = (
     f"(allowed: {', '.join(sorted(CORPORA.names()))}, and with options dataset, dataset-chat, "

@@ -114,7 +114,7 @@ def test_a_constant_of_any_embeddings_formula_is_noticed(
         path = Path(*part.__module__.split(".")).with_suffix(".py")
         before = (tmp_path / path).read_text()
         changed = _changed_texts(tmp_path / path)
-        assert changed or part.__name__ == "Nope", "its formula has no number"
+        assert changed or part.__name__ in ("Nope", "Sink"), "its formula has no number"
         for text in changed[:1] + changed[-1:]:
             (tmp_path / path).write_text(text)
             assert changed_in(recorded) == [str(path)]

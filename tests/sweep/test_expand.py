@@ -279,8 +279,8 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
         ("grid: {p.embedding: rope}", ["4 grid.p.embedding: found 'rope', needs a list"]),
         ("grid:\n  p.embedding: [rope,\n    nop]",
          ["6 grid.p.embedding[1]: unknown embedding 'nop'; did you mean 'nope'? (allowed: "
-         f"{', '.join(sorted(EMBEDDINGS.names()))}, and with options fope-yarn, llama3, "
-         "ntk, pi, resonance-yarn, yarn)"]),
+         f"{', '.join(sorted(EMBEDDINGS.names()))}, and with options "
+         f"{', '.join(sorted(set(EMBEDDINGS.all_names()) - set(EMBEDDINGS.names())))})"]),
         ("grid: {p.train.tokens.x: [1, 2]}",
          ["4 grid.p.train.tokens.x: train.tokens is 100000, which has no fields"]),
         ("grid: {p.data.mix.0.weight: [1]}",
@@ -322,10 +322,10 @@ def test_an_option_that_one_cell_has_not_names_the_cell(tmp_path: Path) -> None:
         "  p.model.num_layers: [1, 2]"
     )
     assert told(tmp_path, text) == [
-        "7 grid.p.embedding.base: unknown option 'base' of nope (allowed: none) (with p.embedding "
-        "nope)",
-        "7 grid.p.embedding.base: unknown option 'base' of alibi (allowed: slopes) (with "
-        "p.embedding alibi)",
+        "7 grid.p.embedding.base: unknown option 'base' of nope (allowed: query_scale) (with"
+        " p.embedding nope)",
+        "7 grid.p.embedding.base: unknown option 'base' of alibi (allowed: query_scale, slopes)"
+        " (with p.embedding alibi)",
     ]
 
 

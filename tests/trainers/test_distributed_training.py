@@ -38,6 +38,14 @@ CASES = {
         "fire", frozen=("embed_tokens", "layers.0"), gradient_checkpointing=True, goes_on=True
     ),
 }
+CASES["gates"] = Case(  # which see hidden states, and have parameters beside the layers'
+    {
+        "type": "layered",
+        "pattern": [{"embedding": "fox", "window": 5}, {"type": "path", "query_scale": "ssmax"}],
+    },
+    gradient_checkpointing=True,
+    goes_on=True,
+)
 WAYS = [(name, strategy) for name in CASES for strategy in STRATEGIES]
 TWO_HALVES = [(name, strategy) for name, strategy in WAYS if CASES[name].goes_on]
 

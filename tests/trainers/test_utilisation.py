@@ -12,8 +12,11 @@ from tiny_training import LENGTH, ROWS, TinyStage, batch, train_settings
 
 from fope_lab.config.devices import known_devices
 from fope_lab.data.mixture import Batch
+from fope_lab.embeddings import parse_embedding
 from trainers.checkpoints import read_record
 from trainers.measures import steps_per_second_at_peak, why_unknown
+
+ROPE = parse_embedding("rope")
 
 
 @pytest.mark.parametrize(("precision", "peak"), [("float32", 19.5e12), ("bfloat16", 312e12)])
@@ -25,14 +28,14 @@ def test_the_peak_is_that_of_all_devices_in_the_precision(precision: str, peak: 
     attention = 2 * 2 * 2 * 8 * 8.5
     flops = 4 * 16 * 6 * (weights + attention)
     for workers in (1, 4):  # a retry may take fewer than the stage asks for
-        found = steps_per_second_at_peak(spec, SIZES, "NVIDIA A100-SXM4-80GB", workers)
+        found = steps_per_second_at_peak(spec, SIZES, ROPE, "NVIDIA A100-SXM4-80GB", workers)
         assert found == pytest.approx(workers * peak / flops)
 
 
 def test_an_unknown_peak_is_not_guessed() -> None:
     spec: Any = pretraining(8)
     for name in ("cpu", "Abacus 9000"):
-        assert steps_per_second_at_peak(spec, SIZES, name, 1) is None
+        assert steps_per_second_at_peak(spec, SIZES, ROPE, name, 1) is None
     assert known_devices()["a100-80gb"].peak["bfloat16"] == 312e12
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping
@@ -12,11 +13,19 @@ from rich.table import Table
 from rich.text import Text
 
 from fope_lab.config.options import summary
-from fope_lab.embeddings.base import Embedding, EmbeddingError, Shape, check_definition
+from fope_lab.embeddings.base import (
+    EMBEDDING_TYPES,
+    PLACES,
+    Embedding,
+    EmbeddingError,
+    Shape,
+    check_definition,
+)
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
-from fope_lab.embeddings.presets import PRESETS
+from fope_lab.embeddings.presets import OPEN, PRESETS
 from fope_lab.embeddings.spec import (
     EMBEDDINGS,
+    PATTERN,
     TRANSFORMS,
     Part,
     embedding_names,
@@ -35,15 +44,26 @@ BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiv
 
 
 def print_catalogue(console: Console) -> None:
-    """Print all presets with composition, learned parameters, required options and paper."""
-    table = _table(*CATALOGUE)
-    for name in embedding_names():
-        needs = ", ".join(EMBEDDINGS.entry(name).required) or NOTHING
-        words = in_words(named(name).composition)
-        table.add_row(*map(Text, (name, words, _example_learns(name), needs, named(name).source)))
-    console.print(table)
+    """Print all presets by the place where they act, each with composition, learned parameters,
+    required options and paper."""
+    for place, heading in PLACES.items():
+        table = _table(*CATALOGUE)
+        table.columns[0].no_wrap = True
+        for name in (name for name in embedding_names() if place_of(name) == place):
+            needs = ", ".join(EMBEDDINGS.entry(name).required) or NOTHING
+            words = in_words(named(name).composition)
+            cells = (words if words != name else NOTHING, _example_learns(name), needs)
+            table.add_row(*map(Text, (name, *cells, named(name).source)))
+        _print(console, Text(heading, style="bold"))
+        console.print(table)
+        console.print()
     _print(console, f"\nLearned parameters at {_sizes(SHAPE)}.")
     _print(console, "fope-lab embeddings NAME explains every option of an embedding.")
+
+
+def place_of(name: str) -> str:
+    """Where a preset or mechanism acts."""
+    return EMBEDDING_TYPES.all()[named(name).composition["type"]].place
 
 
 def _example_learns(name: str) -> str:
@@ -149,10 +169,24 @@ def print_numbers(
 
 
 def in_words(composition: Mapping[str, Any]) -> str:
-    """A short form: {type: fourier, transforms: [clip_floor]} → 'fourier: clip_floor'."""
+    """A short form: {type: fourier, transforms: [clip_floor]} → 'fourier: clip_floor'; of a
+    pattern, how often each layer comes in turn: '3 × rope (window), nope'."""
+    if PATTERN in composition:
+        return _pattern_in_words(composition)
     own = {option: value for option, value in composition.items() if option != TRANSFORMS}
     mechanism, *transforms = map(_part_in_words, (own, *composition.get(TRANSFORMS, ())))
     return f"{mechanism}: {', '.join(transforms)}" if transforms else mechanism
+
+
+def _pattern_in_words(composition: Mapping[str, Any]) -> str:
+    words = []
+    for layer in composition[PATTERN]:
+        text, window = in_words(layer["embedding"]), layer.get("window")
+        if window is not None:
+            text += " (window)" if window == OPEN else f" (window {window})"
+        words.append(text)
+    turns = [(text, len(list(same))) for text, same in itertools.groupby(words)]
+    return ", ".join(f"{count} × {text}" if count > 1 else text for text, count in turns)
 
 
 def _part_in_words(part: Mapping[str, Any]) -> str:

@@ -180,7 +180,7 @@ class FopeLabForCausalLM(PreTrainedModel, GenerationMixin):
         if (
             generation_config.use_cache
             and generation_mode in CACHED
-            and self._embedding.keys_cacheable
+            and self.decoder.embedding.keys_cacheable
             and not _pads(model_kwargs.get("attention_mask"))
         ):
             cache = GenerationCache(self.config.num_hidden_layers)

@@ -35,9 +35,8 @@ MODEL_FILE = f"{file_name(MODEL)}.py"
 
 def model_sources(embedding: Embedding) -> dict[str, str]:
     """The text of each source file of a model with this embedding, by the name of the file."""
-    parts = (embedding, *getattr(embedding, "transforms", ()))
     classes: dict[str, list[str]] = {MODEL: []}
-    for part in parts:
+    for part in embedding.parts():
         classes.setdefault(type(part).__module__, []).append(type(part).__name__)
     texts: dict[str, str] = {}
     pending = list(classes)

@@ -59,10 +59,11 @@ def head_maps(
 
     model = subject.model
     tokens = torch.from_numpy(row)[None].to(model.embed_tokens.weight.device)
-    _, q, k, embedding, positions, _ = next(islice(record(model, tokens), layer, None))
+    at = next(islice(record(model, tokens), layer, None))
+    _, q, k, embedding, positions = at[:5]
     of_key = head // (q.shape[1] // k.shape[1])
     with torch.inference_mode():
-        scores = attention_logits(embedding, q, k, positions)[0, head].double().cpu().numpy()
+        scores = attention_logits(at.scores, at.seen)[0, head].double().cpu().numpy()
         # Norms are taken after rotation, because a Fourier series changes them.
         turned, keys = embedding.rotate(q, k, positions)
         bound = turned[0, head].double().norm(dim=-1) * keys[0, of_key].double().norm(dim=-1)

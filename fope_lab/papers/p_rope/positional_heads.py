@@ -121,9 +121,10 @@ class PositionalHeads(
         patterns = np.zeros((layers, heads, drawn, drawn))
         norms = {kind: np.zeros((layers, heads, config.head_dim // 2)) for kind in ("query", "key")}
         rows = self.passages(subject)
-        for i, (layer, q, k, embedding, positions, _) in read(subject.model, rows, progress):
+        for i, at in read(subject.model, rows, progress):
+            layer, q, k = at.layer, at.q, at.k
             with torch.inference_mode():
-                attention = attention_weights(embedding, q, k, positions)
+                attention = attention_weights(at.scores, at.seen)
                 weights[:, layer] += weights_at(attention, offsets) / len(rows)
                 if i == 0:
                     patterns[layer] = attention[0, :, :drawn, :drawn].cpu().numpy()
@@ -266,9 +267,10 @@ class CauchySchwarz(
         contribution, bound = np.zeros(by_pairs), np.zeros(by_pairs)
         scores, limits = np.full((2, *shape, drawn), np.nan)
         rows = self.passages(subject)
-        for i, (layer, q, k, embedding, positions, _) in read(subject.model, rows, progress):
+        for i, at in read(subject.model, rows, progress):
+            layer, q, k, embedding, positions = at[:5]
             with torch.inference_mode():
-                patterns = attention_weights(embedding, q, k, positions)
+                patterns = attention_weights(at.scores, at.seen)
                 weights[:, layer] += weights_at(patterns, tuple(OFFSETS.values())) / len(rows)
                 turned, keys = (x[0] for x in embedding.rotate(q, k, positions))
                 keys = keys.repeat_interleave(len(turned) // len(keys), dim=0)

@@ -110,11 +110,11 @@ def head_scores(
     may_look = np.cumsum(marked, axis=1) > 0
     chance = (np.cumsum(marked, axis=1) / np.arange(1, rows.shape[1] + 1))[may_look].mean()
     before = marked[:, :-1]
-    for i, (layer, q, k, embedding, positions, _) in read(model, rows, progress):
+    for i, at in read(model, rows, progress):
         of_row = (marked[i], may_look[i], before[i])
-        on, looks, is_behind = (torch.from_numpy(x).to(q.device) for x in of_row)
+        on, looks, is_behind = (torch.from_numpy(x).to(at.q.device) for x in of_row)
         with torch.inference_mode():
-            pattern = attention_weights(embedding, q, k, positions)[0]
+            pattern = attention_weights(at.scores, at.seen)[0]
             previous = pattern.diagonal(offset=-1, dim1=-2, dim2=-1).double()
             sums = (
                 (mass, pattern[:, looks][..., on].sum(dim=(1, 2), dtype=torch.float64)),
@@ -123,7 +123,7 @@ def head_scores(
                 (first, pattern[:, 1:, 0][:, ~is_behind].double().sum(dim=1)),
             )
             for total, value in sums:
-                total[layer] += value.cpu().numpy()
+                total[at.layer] += value.cpu().numpy()
     others = (~before).sum()
     return {
         "mass": mass / may_look.sum(),

@@ -13,6 +13,7 @@ from typing import Any
 import gpt2_block
 import pytest
 import torch
+from example_embeddings import with_needs
 from tokenizers import Tokenizer as RustTokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -24,14 +25,9 @@ from benchmarks.parity import random_model
 from fope_lab.cli import main
 from fope_lab.config import plugins
 from fope_lab.data.problems import DataError
-from fope_lab.embeddings import (
-    EmbeddingError,
-    composition,
-    embedding_names,
-    resolve_embedding,
-    spec,
-)
+from fope_lab.embeddings import composition, embedding_names, resolve_embedding, spec
 from fope_lab.embeddings.base import EMBEDDING_TYPES
+from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model import Decoder, ModelConfig, load_model, read_config, save_model
 from fope_lab.model.export.folder import export
 from fope_lab.model.export.sources import MODEL_FILE
@@ -45,27 +41,17 @@ GPT2 = ModelConfig(**SMALL, **gpt2_block.GPT2, dropout=0.1)
 TRAIN_LENGTH = 64
 
 
-def with_needs(name: str) -> Any:
+def needed(name: str) -> Any:
     """An embedding with what it needs, at a base that leaves FoPE a floor."""
-    for options in (
-        {"base": 129.0},
-        {"base": 129.0, "factor": 4.0},
-        {"num_positions": 2 * TRAIN_LENGTH},
-        {},
-    ):
-        try:
-            return resolve_embedding({"type": name, **options})
-        except EmbeddingError:
-            continue
-    raise AssertionError(name)
+    return resolve_embedding(with_needs(name, base=129.0, num_positions=2 * TRAIN_LENGTH))
 
 
 CASES: dict[str, tuple[ModelConfig, Any, torch.dtype]] = {
-    **{name: (CONFIG, with_needs(name), torch.float32) for name in embedding_names()},
+    **{name: (CONFIG, needed(name), torch.float32) for name in embedding_names()},
     "tied-relu": (TIED_RELU, "fope", torch.float32),
-    "gpt2": (GPT2, with_needs("learned"), torch.float32),
-    "bfloat16-fope": (CONFIG, with_needs("fope"), torch.bfloat16),
-    "bfloat16-kerple": (CONFIG, with_needs("kerple"), torch.bfloat16),
+    "gpt2": (GPT2, needed("learned"), torch.float32),
+    "bfloat16-fope": (CONFIG, needed("fope"), torch.bfloat16),
+    "bfloat16-kerple": (CONFIG, needed("kerple"), torch.bfloat16),
 }
 
 
@@ -135,12 +121,12 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     """All models exported, and what another process, which can't import fope-lab, found of them."""
     root = tmp_path_factory.mktemp("elsewhere")
     models = {}
-    (root / "t5.py").write_text(FILES["fope_lab/embeddings/t5.py"])
+    (root / "gaussian.py").write_text(FILES["fope_lab/embeddings/gaussian.py"])
     with pytest.MonkeyPatch.context() as patch:  # afterwards there is no such plug-in
         patch.setattr(plugins, "_loaded", dict(plugins._loaded))
         patch.setattr(EMBEDDING_TYPES, "_types", dict(EMBEDDING_TYPES.all()))
-        plugins.load_plugins(["./t5.py"], root)
-        patch.setitem(CASES, "t5", (CONFIG, with_needs("t5"), torch.float32))
+        plugins.load_plugins(["./gaussian.py"], root)
+        patch.setitem(CASES, "gaussian", (CONFIG, needed("gaussian"), torch.float32))
         for name in CASES:
             models[name] = checkpoint(root / "checkpoints" / name, name)
             export(root / "checkpoints" / name, root / name)
@@ -154,7 +140,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     return root, models
 
 
-@pytest.mark.parametrize("name", [*CASES, "t5"])  # which is a plug-in's
+@pytest.mark.parametrize("name", [*CASES, "gaussian"])  # which is a plug-in's
 def test_without_fope_lab_the_logits_are_the_same_bits(
     name: str, elsewhere: tuple[Path, dict[str, Decoder]]
 ) -> None:
@@ -170,7 +156,9 @@ def test_without_fope_lab_the_logits_are_the_same_bits(
 FLOAT32 = [name for name, case in CASES.items() if case[2] == torch.float32]
 
 
-@pytest.mark.parametrize("name", [name for name in FLOAT32 if name != "random-rope"])
+@pytest.mark.parametrize(
+    "name", [name for name in FLOAT32 if not parse_embedding(CASES[name][1]).draws_positions]
+)
 def test_it_generates(name: str, elsewhere: tuple[Path, dict[str, Decoder]]) -> None:
     root, models = elsewhere
     ids = tokens()[:1, :9]
@@ -220,7 +208,7 @@ def test_the_loader_finds_every_file_by_name(
 
 @pytest.mark.parametrize("name", embedding_names())
 def test_a_composition_needs_no_checking(name: str) -> None:
-    canonical = json.loads(json.dumps(with_needs(name)))
+    canonical = json.loads(json.dumps(needed(name)))
     assert composition.parse_embedding(canonical) == spec.parse_embedding(canonical)
 
 

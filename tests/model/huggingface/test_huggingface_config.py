@@ -157,8 +157,9 @@ def test_a_factor_of_one_scales_nothing(tmp_path: Path) -> None:
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor: found 0.5 (allowed: null, 1)"),
         ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}},
          "partial_rotary_factor: found 0.25 (allowed: null, 1)"),
-        ({"rope_scaling": {"type": "longrope", "factor": 4.0}},
-         "rope_type: found longrope (allowed: default, dynamic, linear, yarn, llama3)"),
+        ({"rope_scaling": {"type": "mrope", "factor": 4.0}},
+         "rope_type: found mrope (allowed: default, dynamic, linear, longrope, proportional, yarn, "
+         "llama3)"),
         ({"rope_parameters": {"full_attention": {"rope_type": "default"}}},
          "rope_parameters: found one set for full_attention (allowed: one for all layers)"),
         ({"quantization_config": {"quant_method": "gptq"}},
