@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 400.0, 250.0  # of the plotting area
+WIDTH, HEIGHT = 400.0, 250.0  # of the plotting area, with few labels
 LEFT, BOTTOM, TOP = 58.0, 46.0, 14.0
 TITLE_ROOM = MARK_ROOM = 18.0
 LABEL_GAP, CHARACTER, BOLD_CHARACTER = 14.0, 6.9, 7.4
@@ -72,6 +72,11 @@ class Panel:
     def label_length(self) -> int:
         return max(map(len, _ends(self)), default=0)
 
+    @property
+    def height(self) -> float:
+        """Of the plotting area, so that there is room for every label."""
+        return max(HEIGHT, LABEL_GAP * (len(_ends(self)) - 1))
+
 
 def draw_panel(panel: Panel) -> Figure:
     """Draw a panel as a matplotlib figure in the colours of svg.py."""
@@ -82,21 +87,21 @@ def draw_panel(panel: Panel) -> Figure:
     breakable = re.sub(r",(?=\S)", ", ", panel.title)
     title = textwrap.wrap(breakable, int((WIDTH + right) / BOLD_CHARACTER))
     top = TOP + TITLE_ROOM * len(title) + MARK_ROOM * len(panel.marks)
-    width, height = LEFT + WIDTH + right, BOTTOM + HEIGHT + top
+    width, height = LEFT + WIDTH + right, BOTTOM + panel.height + top
     with rc_context(STYLE):
         figure = Figure(figsize=(width / 72, height / 72), dpi=72)
-        box = (LEFT / width, BOTTOM / height, WIDTH / width, HEIGHT / height)
+        box = (LEFT / width, BOTTOM / height, WIDTH / width, panel.height / height)
         axes = figure.add_axes(box)
         _scales(axes, panel)
         open_frame(axes)
         axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
         for i, line in enumerate(title, 1):
-            rise = HEIGHT + 8 + MARK_ROOM * len(panel.marks) + TITLE_ROOM * (len(title) - i)
-            axes.text(0, rise / HEIGHT, line, transform=axes.transAxes, fontweight="bold")
+            rise = panel.height + 8 + MARK_ROOM * len(panel.marks) + TITLE_ROOM * (len(title) - i)
+            axes.text(0, rise / panel.height, line, transform=axes.transAxes, fontweight="bold")
         _marks(axes, panel)
         for curve in panel.curves:
             _draw(axes, curve, points=panel.markers)
-        _labels(axes, _ends(panel))
+        _labels(axes, _ends(panel), panel.height)
     return figure
 
 
@@ -181,7 +186,7 @@ def _marks(axes: Axes, panel: Panel) -> None:
         axes.axvline(length, **DASHED, zorder=1)
         axes.text(
             length,
-            1 + (6 + MARK_ROOM * i) / HEIGHT,
+            1 + (6 + MARK_ROOM * i) / panel.height,
             f"trained at {length_label(length)}",
             transform=axes.get_xaxis_transform(),
             ha="center",
@@ -228,16 +233,16 @@ def _draw(axes: Axes, curve: Curve, points: bool) -> None:
         axes.fill_between(curve.x, curve.low, curve.high, alpha=0.16, linewidth=0, **of_curve)
 
 
-def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
+def _labels(axes: Axes, ends: Mapping[str, _End], tall: float) -> None:
     """Write names right of the plotting area, with a marker and a line to the curve's end."""
     start, edge = axes.get_xlim()
     to_axes = axes.transAxes.inverted()
     pixels = (axes.transData.transform((start, end.y)) for end in ends.values())
-    heights = [float(to_axes.transform(pixel)[1]) * HEIGHT for pixel in pixels]
-    positions = spread(heights, LABEL_GAP, 0.0, HEIGHT)
+    heights = [float(to_axes.transform(pixel)[1]) * tall for pixel in pixels]
+    positions = spread(heights, LABEL_GAP, 0.0, tall)
     key = 1 + KEY_OFFSET / WIDTH
     for (label, end), position in zip(ends.items(), positions, strict=True):
-        height = position / HEIGHT
+        height = position / tall
         colour = COLOURS[end.look.colour][0] if end.look else MUTED
         gid = None if end.label is None else series_id(end.label)
         axes.annotate(

@@ -178,6 +178,19 @@ def test_long_labels_are_cut_only_where_they_stay_distinct() -> None:
     assert {one, two, "b" * 35 + "…"} <= set(words)
 
 
+@pytest.mark.parametrize("count", [1, 18, 40])
+def test_every_label_is_within_the_picture(count: int) -> None:
+    curves = tuple(Curve(f"e{i}", LOOK, (32, 64), (9.0, 9.0 + i / 10)) for i in range(count))
+    drawn = draw_panel(panel(curves=curves, marks=(64,)))
+    drawn.draw_without_rendering()
+    labels = [text for text in drawn.axes[0].texts if text.get_text().startswith("e")]
+    assert len(labels) == count
+    for text in labels:
+        box = text.get_window_extent()
+        assert box.y0 > 0
+        assert box.y1 < drawn.bbox.height
+
+
 def test_points_that_are_not_finite_are_named(tmp_path: Path, store: Store) -> None:
     def numbers(stage: Stage, length: int | None) -> float:
         bad = stage.kind == "perplexity" and stage.embedding == "rope" and length == 256
