@@ -373,7 +373,7 @@ class PatternLayer:
     window: int | None = None
 
     def canonical(self) -> dict[str, Any]:
-        """Its shortest description."""
+        """The layer as a sweep file writes it; without a window, the key is left out."""
         window = {} if self.window is None else {"window": self.window}
         return {"embedding": self.embedding.canonical(), **window}
 

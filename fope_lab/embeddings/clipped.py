@@ -1,4 +1,4 @@
-"""Clipped RoPE: the slowest pairs are slowed down, the slowest to a stand, along half a cosine.
+"""Clipped RoPE: the slowest pairs turn slower, down to a standstill, along half a cosine.
 
 arXiv 2602.05258, where it is called CoPE; contextual position encoding (`cope-contextual`), which
 has the same name, is another method.

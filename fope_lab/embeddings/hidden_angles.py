@@ -81,12 +81,11 @@ class HiddenAngles(Rotary):
     def scores(self, shape: Shape, tensors: Named, q: Tensor, kept: Named, at: Places) -> Scores:
         import torch
 
-        from fope_lab.embeddings.scores import Scores, rotated
+        from fope_lab.embeddings.scores import Scores, in_halves, rotated
 
         with torch.autocast(q.device.type, enabled=False):
             angles = self.angles(kept["turns"], tensors["omegas"])
-            cos, sin = angles.cos(), angles.sin()
-            turn = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+            turn = in_halves(angles.cos(), angles.sin())
         return Scores(rotated(q, turn), rotated(kept["k"], turn))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fope_lab.embeddings.base import Embedding, Shape, Tensors, check_definition
 from fope_lab.embeddings.query_scales import QueryScale
-from fope_lab.embeddings.scores import CosSin, Places, Scores, rotated
+from fope_lab.embeddings.scores import CosSin, Places, Scores, in_halves, rotated
 from fope_lab.embeddings.spec import Spec, parse_embedding
 
 
@@ -122,7 +122,7 @@ class PositionEmbedding(nn.Module):
             cos, sin = cos * self.attention_factor, sin * self.attention_factor
         if not self.definition.cos_sin_per_head:
             cos, sin = cos.unsqueeze(-3), sin.unsqueeze(-3)
-        return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+        return in_halves(cos, sin)
 
     def rotate(
         self,

@@ -76,13 +76,7 @@ class Regrouped(Rotary):
         offset = positions.shape[-1] - q.shape[2]
 
         def turn(positions: Tensor) -> CosSin:
-            import torch
-
-            cos, sin = (
-                each.unsqueeze(-3) * self.attention_factor(shape)
-                for each in self.cos_sin(shape, tensors, positions)
-            )
-            return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+            return self.turn(shape, tensors, positions)
 
         def logits(scores: Scores, queries: slice, keys: slice) -> Tensor:
             own = positions[..., offset + queries.start : offset + queries.stop]

@@ -31,6 +31,8 @@ from fope_lab.embeddings.frequencies import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fope_lab.embeddings.scores import CosSin
+
 
 STILL_SIN = {"unit": 0.0, "official": 1.0}
 """The sine of a pair that does not rotate, by the option `below_floor`."""
@@ -138,6 +140,14 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
 
     def logit_factor(self, shape: Shape) -> float:
         return self.ladder(shape).logit_factor
+
+    def turn(self, shape: Shape, tensors: Named, positions: Tensor) -> CosSin:
+        """What turns queries or keys at positions (…, tokens), the same for all heads."""
+        from fope_lab.embeddings.scores import in_halves
+
+        cos, sin = self.cos_sin(shape, tensors, positions)
+        factor = self.attention_factor(shape)
+        return in_halves(cos.unsqueeze(-3) * factor, sin.unsqueeze(-3) * factor)
 
     def cos_sin(self, shape: Shape, tensors: Named, positions: Tensor) -> tuple[Tensor, Tensor]:
         frequencies = tensors["inv_freq"]

@@ -152,6 +152,11 @@ def wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def in_halves(cos: Tensor, sin: Tensor) -> CosSin:
+    """The cosines and sines (…, head_dim/2) of pairs, for both halves of a head."""
+    return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+
+
 def rotated(x: Tensor, cos_sin: CosSin) -> Tensor:
     """Queries or keys x (batch, heads, length, head_dim), rotated: x·cos + (−x₂, x₁)·sin on their
     halves, in x's dtype.

@@ -53,15 +53,10 @@ class XPos(Rotary, name="xpos", source="Sun et al. (xPos), arXiv 2212.10554, Eq.
         def turned(x: Tensor, positions: Tensor, power: Tensor) -> Tensor:
             import torch
 
-            cos, sin = (
-                (each * self.attention_factor(shape)).unsqueeze(-3)
-                for each in self.cos_sin(shape, tensors, positions)
-            )
-            turn = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
             pair = torch.arange(shape.head_dim // 2, device=x.device, dtype=torch.float32)
             decay = ((2 * pair / shape.head_dim + self.gamma) / (1 + self.gamma)).log()
             factor = (power[..., None, :, None] / self.scale * decay.repeat(2)).exp()
-            return rotated(wide(x), turn) * factor
+            return rotated(wide(x), self.turn(shape, tensors, positions)) * factor
 
         def logits(scores: Scores, queries: slice, keys: slice) -> Tensor:
             own = positions[..., offset + queries.start : offset + queries.stop]
