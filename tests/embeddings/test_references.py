@@ -3,6 +3,7 @@ float64, written out for each pair of tokens."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -206,13 +207,11 @@ def counted(q: Tensor, of: PositionEmbedding) -> Callable[[Tensor, Tensor], Tens
         gates, most = logits.sigmoid() * seen, of.by_count.shape[0] - 1
         added = torch.zeros_like(logits)
         for i, j in pairs():
-            for head in range(HEADS):
-                place = min(float(gates[head, i, j : i + 1].sum()), most)
-                low, share = int(place), place - int(place)
-                vector = of.by_count[low] * (1 - share)
-                if share:
-                    vector = vector + of.by_count[low + 1] * share
-                added[head, i, j] = q[head, i] @ vector
+            place = gates[:, i, j : i + 1].sum(-1).clamp(max=most)
+            low, share = place.long(), (place % 1)[:, None]
+            after = of.by_count[(low + 1).clamp(max=most)]
+            vector = of.by_count[low] * (1 - share) + after * share
+            added[:, i, j] = (q[:, i] * vector).sum(-1)
         return softmax(logits + added, seen)
 
     return weights
@@ -235,6 +234,18 @@ def computed(of: PositionEmbedding, seen: Seen) -> Tensor:
     return attend(of.scores(q, kept, at), v, seen)
 
 
+@functools.cache
+@torch.no_grad()
+def formula(name: str) -> Tensor:
+    """The logits of a method, which no mask changes."""
+    spec, of_pairs = LOGITS.get(name, (name, None))
+    hidden, q, k, _ = states()
+    k = k[0].repeat_interleave(HEADS // KEY_HEADS, dim=0)
+    if name == "sink":
+        q, k = (turned(x, torch.arange(LENGTH)) for x in (q, k))
+    return dot(q[0], k) if of_pairs is None else of_pairs(embedding_of(spec), hidden[0], q[0], k)
+
+
 MASKS = {"causal": (None, None), "window": (20, None), "packed": (None, 37), "both": (9, 41)}
 
 
@@ -252,19 +263,14 @@ def test_attention_is_that_of_the_formula(name: str, mask: str) -> None:
         numbers = place // document
         documents = Documents(numbers[None])
         seen = seen & (numbers[:, None] == numbers)
-    spec, of_pairs = LOGITS.get(name, (name, None))
-    of = embedding_of(spec)
-    hidden, q, k, v = states()
-    k, v = (x[0].repeat_interleave(HEADS // KEY_HEADS, dim=0) for x in (k, v))
+    of = embedding_of(LOGITS.get(name, (name, None))[0])
+    _, q, _, v = states()
+    v = v[0].repeat_interleave(HEADS // KEY_HEADS, dim=0)
     weigh = {
         "sink": lambda: sunk(of),
         "stick-breaking": lambda: sticks(of),
         "cope-contextual": lambda: counted(q[0], of),
     }.get(name, lambda: softmax)()
-    if name == "sink":
-        logits = dot(turned(q[0], place), turned(k, place))
-    else:
-        logits = dot(q[0], k) if of_pairs is None else of_pairs(of, hidden[0], q[0], k)
-    expected = weigh(logits, seen) @ v
+    expected = weigh(formula(name), seen) @ v
     found = computed(of, Seen.of(LENGTH, LENGTH, documents, window))[0]
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=2e-6)

@@ -124,7 +124,7 @@ def test_a_process_grows_with_the_length_and_not_with_its_square() -> None:
     """What lies between a block's tensors must not split the memory that they leave."""
 
     def growth(length: int) -> int:
-        line = [sys.executable, "-c", GROWTH, "sink", str(length)]
+        line = [sys.executable, "-c", GROWTH, "cope-contextual", str(length)]
         return int(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
 
-    assert growth(4096) < 2.3 * growth(2048)
+    assert growth(2048) < 2.3 * growth(1024)
