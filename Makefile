@@ -16,9 +16,10 @@ unexport PYTHONDONTWRITEBYTECODE
 quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minutes on two cores
 	$(BIN)/fope-lab run $(SWEEP)
 
-test: $(INSTALLED)  ## everything but what is killed, starved or damaged, in two processes
+test: $(INSTALLED)  ## everything but what is killed, starved or damaged
+	# In three processes, since some tests wait.
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not faults" \
-		--numprocesses 2 --dist loadfile --no-loadscope-reorder
+		--numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 faults: $(INSTALLED)  ## kills, starves and damages for real
 	# In three processes, since the tests wait a lot.

@@ -22,9 +22,11 @@ TEXT = "The pass key is 12345. Remember it. The grass is green. The sky is blue.
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put first the files that start Ray: whichever process got such a one last would end last."""
+    """Put first the files that start Ray, and then those that start other processes: whichever
+    process got such a one last would end last."""
     long = {item.path for item in items if item.get_closest_marker("cluster")}
-    items.sort(key=lambda item: item.path not in long)
+    waits = ("trainers", "tracking")
+    items.sort(key=lambda item: (item.path not in long, item.path.parent.name not in waits))
 
 
 def pytest_collection() -> None:
