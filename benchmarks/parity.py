@@ -1,4 +1,4 @@
-"""Logits of random models of the Llama family: fope-lab's compared to Hugging Face's.
+"""Logits of random models of each family: fope-lab's compared to Hugging Face's.
 
     python benchmarks/parity.py [--tokens 160] [--models gqa yarn …] [--json FILE]
 
@@ -51,6 +51,16 @@ SIZES: Mapping[str, Any] = {
 }
 ORIGINAL = {"original_max_position_embeddings": 32}
 
+SMALL_IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+LEFT_OUT = "left out"
+GPT2: Mapping[str, Any] = {
+    "model_type": "gpt2",
+    "num_key_value_heads": LEFT_OUT,
+    "intermediate_size": LEFT_OUT,
+    "max_position_embeddings": LEFT_OUT,
+    "n_positions": 2100,
+}
+
 MODELS: Mapping[str, Mapping[str, Any]] = {
     "mha": {"model_type": "llama"},
     "gqa": {"model_type": "llama", "num_key_value_heads": 2},
@@ -92,7 +102,10 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
             **ORIGINAL,
         },
     },
+    "biases": {"model_type": "llama", "attention_bias": True, "mlp_bias": True},
+    "attention-bias": {"model_type": "llama", "attention_bias": True, "num_key_value_heads": 2},
     "mistral": {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": None},
+    "mistral-window": {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 24},
     "gemma": {"model_type": "gemma", "num_key_value_heads": 1, "head_dim": 32},
     "gemma-untied": {
         "model_type": "gemma",
@@ -100,14 +113,193 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "head_dim": 16,
         "tie_word_embeddings": False,
     },
+    "gemma2": {
+        "model_type": "gemma2",
+        "num_key_value_heads": 2,
+        "head_dim": 24,
+        "query_pre_attn_scalar": 20,
+        "sliding_window": 24,
+        "attn_logit_softcapping": 3.0,
+        "final_logit_softcapping": 5.0,
+    },
+    "gemma2-plain": {
+        "model_type": "gemma2",
+        "head_dim": 16,
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+        "layer_types": ["full_attention"] * 3,
+        "attention_bias": True,
+    },
+    "gemma2-yarn": {
+        "model_type": "gemma2",
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "sliding_window": 8,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, **ORIGINAL},
+    },
+    "gemma3": {
+        "model_type": "gemma3_text",
+        "num_key_value_heads": 2,
+        "head_dim": 24,
+        "query_pre_attn_scalar": 20,
+        "sliding_window": 24,
+        "sliding_window_pattern": 3,
+        "final_logit_softcapping": 5.0,
+    },
+    "gemma3-linear": {
+        "model_type": "gemma3_text",
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    },
+    "gemma3-yarn": {
+        "model_type": "gemma3_text",
+        "head_dim": 16,
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+        "rope_parameters": {
+            "full_attention": {
+                "rope_type": "yarn",
+                "rope_theta": 1000.0,
+                "factor": 4.0,
+                **ORIGINAL,
+            },
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        },
+    },
+    "qwen2": {"model_type": "qwen2", "num_key_value_heads": 2, "rope_theta": 1_000_000.0},
+    "qwen2-window": {
+        "model_type": "qwen2",
+        "use_sliding_window": True,
+        "sliding_window": 24,
+        "max_window_layers": 1,
+    },
+    "qwen2-yarn": {
+        "model_type": "qwen2",
+        "num_key_value_heads": 1,
+        "tie_word_embeddings": True,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, **ORIGINAL},
+    },
+    "qwen3": {"model_type": "qwen3", "num_key_value_heads": 2, "head_dim": 24},
+    "qwen3-window": {
+        "model_type": "qwen3",
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "attention_bias": True,
+        "use_sliding_window": True,
+        "sliding_window": 24,
+        "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+    },
+    "qwen3-yarn": {
+        "model_type": "qwen3",
+        "head_dim": 16,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, **ORIGINAL},
+    },
+    "olmo2": {"model_type": "olmo2", "num_key_value_heads": 2},
+    "olmo2-mha": {"model_type": "olmo2", "attention_bias": True, "tie_word_embeddings": True},
+    "olmo2-linear": {
+        "model_type": "olmo2",
+        "num_key_value_heads": 1,
+        "rope_scaling": {"type": "linear", "factor": 4.0},
+    },
+    "olmo3": {
+        "model_type": "olmo3",
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 4,
+        "sliding_window": 24,
+    },
+    "olmo3-yarn": {
+        "model_type": "olmo3",
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.2, **ORIGINAL},
+    },
+    "olmo3-bases": {
+        "model_type": "olmo3",
+        "num_key_value_heads": 1,
+        "sliding_window": 8,
+        "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 1000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        },
+    },
+    "smollm3": {
+        "model_type": "smollm3",
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 5,
+        **SMALL_IDS,
+    },
+    "smollm3-window": {
+        "model_type": "smollm3",
+        **SMALL_IDS,
+        "no_rope_layers": [1, 0, 1],
+        "use_sliding_window": True,
+        "sliding_window": 24,
+        "attention_bias": True,
+        "mlp_bias": True,
+    },
+    "smollm3-yarn": {
+        "model_type": "smollm3",
+        **SMALL_IDS,
+        "no_rope_layer_interval": 2,
+        "tie_word_embeddings": False,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, **ORIGINAL},
+    },
+    "phi3": {"model_type": "phi3", "num_key_value_heads": 2, **SMALL_IDS},
+    "phi3-longrope": {
+        "model_type": "phi3",
+        **SMALL_IDS,
+        **ORIGINAL,
+        "partial_rotary_factor": 0.75,
+        "rope_scaling": {
+            "rope_type": "longrope",
+            "short_factor": [1.0, 1.0, 1.1, 1.2, 1.3, 1.5],
+            "long_factor": [1.0, 1.3, 2.0, 2.5, 3.0, 4.0],
+        },
+    },
+    "phi3-window": {
+        "model_type": "phi3",
+        "num_key_value_heads": 1,
+        "sliding_window": 24,
+        **SMALL_IDS,
+    },
+    "gpt-neox": {"model_type": "gpt_neox", "num_key_value_heads": LEFT_OUT},
+    "gpt-neox-sequential": {
+        "model_type": "gpt_neox",
+        "num_key_value_heads": LEFT_OUT,
+        "use_parallel_residual": False,
+        "rotary_pct": 0.5,
+        "rotary_emb_base": 500.0,
+        "hidden_act": "gelu_new",
+        "tie_word_embeddings": True,
+    },
+    "gpt-neox-linear": {
+        "model_type": "gpt_neox",
+        "num_key_value_heads": LEFT_OUT,
+        "rotary_pct": 1.0,
+        "rope_scaling": {"type": "linear", "factor": 4.0},
+    },
+    "gpt2": GPT2,
+    "gpt2-gelu": {**GPT2, "activation_function": "gelu", "tie_word_embeddings": False},
+    "gpt2-narrow": {**GPT2, "n_inner": 100, "layer_norm_epsilon": 1e-2},
 }
-"""The differences of each configuration from SIZES, by name."""
+"""The differences of each configuration from SIZES, by name: three shapes of each family."""
 
 
 def random_model(name: str, seed: int = 0) -> PreTrainedModel:
     """The model of that name in transformers, in eval mode, every weight random."""
     settings = {**SIZES, **MODELS[name]}
-    config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+    given = {option: value for option, value in settings.items() if value != LEFT_OUT}
+    # No other attention of theirs has caps.
+    config = AutoConfig.for_model(given.pop("model_type"), attn_implementation="eager", **given)
+    return random_weights(config, seed)
+
+
+def random_weights(config: Any, seed: int = 0) -> PreTrainedModel:
+    """A model of transformers in eval mode, every weight random, also the gains of norms."""
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     with torch.no_grad():
@@ -152,7 +344,8 @@ def difference(name: str, tokens: int) -> Difference:
     theirs = random_model(name)
     with saved(theirs) as folder:
         ours = load_model(folder)
-        narrow = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+        how = {"dtype": torch.bfloat16, "attn_implementation": "eager"}
+        narrow = AutoModelForCausalLM.from_pretrained(folder, **how).eval()
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(0, SIZES["vocab_size"], (2, tokens), generator=generator).to(DEVICE)
     expected = theirs.to(DEVICE)(ids).logits

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from worked_examples import EXAMPLES, FILES, ROOT, checkout_with, execute, python
 
-OTHERS = [EXAMPLES[f"Adding an {one}"][1] for one in ("evaluation", "analysis")]
+OTHERS = [
+    EXAMPLES[f"Adding {one}"][1] for one in ("a family of models", "an evaluation", "an analysis")
+]
 SCHEMA = "tests/sweep/test_sweep_schema.py"
 CURRENT = f"{SCHEMA}::test_the_committed_schema_is_current"
 SEPARATOR = "\f"
@@ -47,7 +49,7 @@ def tested(checkout: Path) -> str:
     """What pytest prints of the tests of the examples, those of every embedding for the two that
     are added, and those of the schema and of keys, all in one process."""
     tests = ["tests/embeddings", *OTHERS, "tests/sweep/test_keys.py", SCHEMA]
-    added = "gaussian or abf or test_induction or test_cycles"
+    added = "gaussian or abf or test_ministral or test_induction or test_cycles"
     chosen = f"{added} or current or option_says or (unless and induction)"
     command = [sys.executable, "-m", "pytest", *tests, "-k", chosen, "-rfEp"]
     return execute(*command, checkout=checkout, folder=checkout).stdout

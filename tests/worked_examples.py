@@ -33,6 +33,10 @@ EXAMPLES = {
         "fope_lab/embeddings/abf.py",
         "tests/embeddings/test_abf.py",
     ),
+    "Adding a family of models": (
+        "fope_lab/model/families/ministral.py",
+        "tests/model/huggingface/test_ministral.py",
+    ),
     "Adding an evaluation": (
         "fope_lab/evaluation/induction.py",
         "tests/evaluation/test_induction.py",

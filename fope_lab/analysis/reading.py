@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from fope_lab.embeddings.module import PositionEmbedding
+    from fope_lab.embeddings.module import PositionEmbedding, QueryScaling
     from fope_lab.embeddings.scores import Scores
+    from fope_lab.model.attention import Attention
     from fope_lab.model.decoder import Decoder
     from fope_lab.model.seen import Block, Seen
 
@@ -110,9 +111,10 @@ def record(model: Decoder, tokens: Tensor) -> Iterator[Reading]:
     scales = dict(model.query_scales.items())
     for index, layer in enumerate(model.layers):
         embedding = embedding_of(model, index)
-        attention = cast("nn.Module", layer.self_attn)
+        attention = cast("Attention", layer.self_attn)
         modules = (layer.input_layernorm, attention.q_norm, attention.k_norm, attention.v_proj)
-        scale, seen = scales.get(str(index)), seen_of(model.plans[index].window)
+        scale = cast("QueryScaling | None", scales.get(str(index)))
+        seen = seen_of(model.plans[index].window)
         with torch.inference_mode(), _outputs(cast("tuple[nn.Module, ...]", modules)) as outputs:
             at = embedding.places(positions, steps=consecutive(positions, embedding))
             hidden = layer(hidden, embedding, at, None, seen.window, scale)
@@ -120,8 +122,9 @@ def record(model: Decoder, tokens: Tensor) -> Iterator[Reading]:
         split = (-1, model.config.head_dim)
         q, k, v = (output.unflatten(-1, split).transpose(1, 2) for output in heads)
         with torch.inference_mode():
-            scaled = q if scale is None else scale(q, seen.counts(q.device))
-            scores = scores_of(embedding, scaled, k, positions, states)
+            at = embedding.places(positions)
+            kept = embedding.streams(states, q, k, at)
+            scores = attention.scores(embedding, q, kept, at, seen, scale)
         yield Reading(index, q, k, embedding, positions, v, scores, seen)
 
 

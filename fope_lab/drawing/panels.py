@@ -196,9 +196,8 @@ def cells(
     draw_cells(axes, heatmap, numbers=numbers)
 
 
-def legend(figure: Figure, axes: Axes) -> None:
+def legend(figure: Figure, axes: Axes, columns: int = 4) -> None:
     """Show the labels of a plot's curves below the whole figure."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False
-    )
+    columns = min(columns, len(labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from fope_lab.embeddings.scores import CosSin
 
 
+PARTIAL = "partial_rotary_factor"
+"""What transformers calls the fraction of a head that rotates, or the p of p-RoPE."""
 STILL_SIN = {"unit": 0.0, "official": 1.0}
 """The sine of a pair that does not rotate, by the option `below_floor`."""
 
@@ -166,8 +168,11 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         kind = hf_transforms()[str(rope.rope_type)]
         options, original_length = (None, rope.max_length) if kind is None else kind.from_hf(rope)
         transforms = [] if kind is None or options is None else [{"type": kind.name, **options}]
-        base = float(rope.parameters["rope_theta"])
-        return {"type": cls.name, "base": base, "transforms": transforms}, original_length
+        composition = {"type": cls.name, "base": float(rope.parameters["rope_theta"])}
+        share = rope.parameters.get(PARTIAL)
+        if share is not None and PARTIAL not in (() if kind is None else kind.hf_reads):
+            composition["fraction"] = float(share)
+        return {**composition, "transforms": transforms}, original_length
 
     def to_hf(self, shape: Shape, max_length: int) -> HfRope:
         """Write this base, and the parameters of the transform if there is one.
@@ -176,8 +181,9 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         than one transform, and for a subclass, which is another mechanism.
         """
         unknown = [t for t in self.transforms if type(t).to_hf is FrequencyTransform.to_hf]
+        unknown += [t for t in self.transforms if self.fraction != 1 and PARTIAL in t.hf_reads]
         problems = [problem for t in self.transforms for problem in t.hf_problems()]
-        beyond = given_options(self).keys() - {"base", "transforms"}
+        beyond = given_options(self).keys() - {"base", "transforms", "fraction"}
         if type(self) is not Rotary or beyond or len(self.transforms) > 1 or unknown:
             problems.insert(0, not_in_transformers(self))
         if problems:
@@ -187,7 +193,7 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         ladder = next(self.ladders(shape))
         for transform in self.transforms:
             rope = transform.to_hf(ladder, rope)
-        return rope
+        return rope if self.fraction == 1 else rope.updated(**{PARTIAL: self.fraction})
 
     def _frequencies_at(self, shape: Shape, positions: Tensor) -> Tensor:
         """The frequencies (…, 1, head_dim/2) of sequences that end with the last positions."""

@@ -69,6 +69,7 @@ class Scores:
     The others are for methods that no fused kernel knows, which are computed a block of queries at
     a time (fope_lab/model/exact.py). `sink` (num_heads,) is the logit of one more key of every
     query, which has no value. `logits` takes the place of q·kᵀ/√head_dim, `weights` of softmax.
+    With a `cap` c, logits z become c·tanh(z/c).
     Both get these scores, and read from them alone what gets a gradient: beside `q` and `k`, what
     is in `of`. The backward pass gives them again, as other tensors.
     """
@@ -81,6 +82,7 @@ class Scores:
     sink: Tensor | None = None
     logits: Logits | None = None
     weights: Weights | None = None
+    cap: float | None = None
     of: Mapping[str, Tensor] = field(default_factory=dict)
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import Parsed
 from fope_lab.config.options import Entry, Option, Registry, options_of, summary
-from fope_lab.config.problems import FieldPath
+from fope_lab.config.problems import FieldPath, unknown_name
 from fope_lab.embeddings.base import (
     EMBEDDING_TYPES,
     Embedding,
@@ -27,11 +27,14 @@ from fope_lab.embeddings.composition import nested
 from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, FrequencyTransform
 from fope_lab.embeddings.presets import OPEN, PRESETS, Preset
 from fope_lab.embeddings.query_scales import QUERY_SCALE_TYPES, QueryScale
+from fope_lab.embeddings.within import WHERES, Within
 
 TRANSFORMS = "transforms"
 """The option that holds frequency transforms."""
 PATTERN = "pattern"
 """The option that holds the layers of a pattern."""
+WHERE = "where"
+"""What says which layers of a model get an embedding."""
 QUERY_SCALE = "query_scale"
 """The option that holds a factor of queries."""
 
@@ -268,8 +271,18 @@ def resolve_embedding(spec: Spec, at: FieldPath = ("embedding",)) -> dict[str, A
 
 
 def parse_embedding(spec: Spec, at: FieldPath = ("embedding",)) -> Embedding:
-    """The definition that a description stands for. Raises EmbeddingError."""
-    return spec if isinstance(spec, Embedding) else EMBEDDINGS.parse(spec, at=at)
+    """The definition that a description stands for. Raises EmbeddingError.
+
+    `where` in a description makes it that of some layers of a model that there is (within.py).
+    """
+    if isinstance(spec, Embedding):
+        return spec
+    if isinstance(spec, Mapping) and WHERE in spec:
+        of = EMBEDDINGS.parse({k: v for k, v in spec.items() if k != WHERE}, at=at)
+        if spec[WHERE] not in WHERES:
+            raise EmbeddingError(unknown_name((*at, WHERE), "kind of layers", spec[WHERE], WHERES))
+        return Within(embedding=of, where=spec[WHERE])
+    return EMBEDDINGS.parse(spec, at=at)
 
 
 def preset_of(spec: Spec) -> dict[str, Any]:

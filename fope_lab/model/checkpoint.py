@@ -18,6 +18,7 @@ from fope_lab.config.plugins import loaded_plugins, plugin_of
 from fope_lab.data.tokenizers.tokenizer import beside
 from fope_lab.embeddings.base import Embedding, EmbeddingError
 from fope_lab.embeddings.spec import TRANSFORMS, Spec, parse_embedding
+from fope_lab.embeddings.within import Within
 from fope_lab.model.checkpoint_files import (
     SHARDS,
     WEIGHTS,
@@ -28,8 +29,9 @@ from fope_lab.model.checkpoint_files import (
     weight_files,
 )
 from fope_lab.model.config import ModelConfig
+from fope_lab.model.families.base import FAMILIES, family_of, read_family_config
+from fope_lab.model.families.tensors import read_tensors
 from fope_lab.model.hub import PINNED_CONFIGS, config_file, hub_name, model_folder
-from fope_lab.model.huggingface import FAMILIES, read_huggingface_config, read_huggingface_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,7 +66,7 @@ def _our_config(description: dict[str, Any], source: ConfigSource) -> Checkpoint
     if "format" not in description:
         raise CheckpointError(
             f"{source.config} has neither a format (allowed: {FORMAT}, in a checkpoint of fope-lab)"
-            f" nor a model_type (allowed: {', '.join([EXPORTED, *FAMILIES])})"
+            f" nor a model_type (allowed: {', '.join([EXPORTED, *FAMILIES.all()])})"
         )
     if description.pop("format") != FORMAT:
         raise CheckpointError(f"{source.config} is not of checkpoint format {FORMAT}")
@@ -157,9 +159,10 @@ def load_model(
 ) -> Decoder:
     """Load the model of a checkpoint, on the CPU and in eval mode.
 
-    `path` is a checkpoint's folder, a Hugging Face folder of the Llama family, one that `fope-lab
-    export` wrote, or `hf:NAME[@REVISION]`, such a model on the hub. Weights are float32 whatever
-    the files hold; the tensors of a position embedding have the dtypes of a new model.
+    `path` is a checkpoint's folder, a Hugging Face folder of one of the families (`families/`), one
+    that `fope-lab export` wrote, or `hf:NAME[@REVISION]`, such a model on the hub. Weights are
+    float32 whatever the files hold; the tensors of a position embedding have the dtypes of a new
+    model.
 
     `embedding` replaces the position embedding. If the mechanism and its options stay, and only
     frequencies change (`base`, `transforms`), the new embedding keeps the tensors of the checkpoint
@@ -180,18 +183,21 @@ def load_model(
             raise CheckpointError(
                 f"{path}: {directory / CONFIG} differs from the configuration that plans use"
             )
+    wanted = config.embedding if embedding is None else parse_embedding(embedding)
+    if isinstance(wanted, Within):
+        wanted = wanted.merged(config.embedding, config.model.num_layers)
     description = _read_json(directory / CONFIG)
     if description.get("model_type") in (None, EXPORTED):
         weights = _our_weights(directory)
     else:
-        weights = read_huggingface_weights(directory, description, config)
+        weights = read_tensors(directory, family_of(description, str(directory)), config)
     if len(weights) < config.model.num_layers:  # before so many layers are made to be compared
         found = f"{config.model.num_layers:,} layers, but {len(weights):,} tensors"
         raise CheckpointError(f"{weight_files(directory)[0]} does not fit its {CONFIG}: {found}")
     with torch.device("meta"):
         model = Decoder(
             config.model,
-            config.embedding if embedding is None else embedding,
+            wanted,
             train_length=config.train_length,
             seed=seed,
         )
@@ -228,8 +234,14 @@ def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:
     kind = description.get("model_type")
     if kind is None:
         return _our_config(description, source)
-    read = _exported_config if kind == EXPORTED else read_huggingface_config
+    read = _exported_config if kind == EXPORTED else read_family_config
     return read(description, source)
+
+
+def read_description(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The config.json of a folder or of a model of the hub as it is. Raises CheckpointError."""
+    name = hub_name(path)
+    return _read_json(Path(path) / CONFIG if name is None else config_file(name))
 
 
 def identifying_files(directory: Path) -> list[str]:

@@ -27,7 +27,7 @@ class ModelConfig:
     `tie_embeddings: true`. nanoGPT's without biases is the same with `biases: false` and
     `feed_forward: gelu`. The defaults of sizes, those of the FoPE paper's models, are filled in, so
     that configurations with the same sizes are equal. Raises ValueError if num_heads is not
-    divisible by num_kv_heads.
+    divisible by num_kv_heads, or qk_norm does not go with norm.
     """
 
     num_layers: Annotated[Count, Doc("The number of layers.")]
@@ -47,20 +47,54 @@ class ModelConfig:
         bool, Doc("Whether the head and the token embeddings share their weights.")
     ] = False
     norm: Annotated[
-        Literal["rms", "layer"],
-        Doc("The norms: RMSNorm with a gain, or LayerNorm with a gain and, with `biases`, a bias."),
+        Literal["rms", "shifted_rms", "layer"],
+        Doc(
+            "The norms: RMSNorm with a gain, or with the gain 1 + weight, as in Gemma, or LayerNorm"
+            " with a gain and, with `biases: true`, a bias."
+        ),
     ] = "rms"
+    norm_place: Annotated[
+        Literal["pre", "post", "both"],
+        Doc(
+            "Where a layer has norms: pre, before attention and feed-forward; post, after each of"
+            " them, as in OLMo 2; both, as in Gemma 2."
+        ),
+    ] = "pre"
     norm_eps: Annotated[float, Interval(gt=0), Doc("The ε of the norms.")] = 1e-5
     biases: Annotated[
-        bool, Doc("Whether all projections but the head, and each LayerNorm, add a bias.")
+        bool | Literal["qkv", "attention"],
+        Doc(
+            "Which projections add a bias. true: all but the head, and each LayerNorm. qkv: those"
+            " of queries, keys and values, as in Qwen2. attention: these and attention's output."
+        ),
     ] = False
     qk_norm: Annotated[
-        Literal["none", "layer", "rms"],
+        Literal["none", "layer", "rms", "head_rms"],
         Doc(
             "The normalisation of queries and keys. layer: a LayerNorm without parameters for each"
-            " head. rms: an RMSNorm over all heads, with a learned gain."
+            " head. rms: an RMSNorm over all heads, with a learned gain. head_rms: an RMSNorm for"
+            " each head, whose gain all heads share, as in Qwen3; its gain is that of `norm`."
         ),
     ] = "none"
+    parallel: Annotated[
+        bool,
+        Doc("Whether the feed-forward reads what attention reads, not its result, as in GPT-NeoX."),
+    ] = False
+    attention_cap: Annotated[
+        float | None,
+        Interval(gt=0),
+        Doc("The c of attention logits c·tanh(z/c) in place of z, as in Gemma 2."),
+    ] = None
+    logit_cap: Annotated[
+        float | None,
+        Interval(gt=0),
+        Doc("The c of the logits of tokens, c·tanh(z/c) in place of z, as in Gemma 2."),
+    ] = None
+    score_size: Annotated[
+        float | None,
+        Interval(gt=0),
+        Doc("Attention logits are divided by its root; the default is head_dim."),
+    ] = None
     feed_forward: Annotated[
         Literal["swiglu", "geglu", "relu", "gelu", "gelu_tanh"],
         Doc(
@@ -84,6 +118,10 @@ class ModelConfig:
         self._fill("num_kv_heads", self.num_heads)
         self._fill("hidden_size", self.num_heads * self.head_dim)
         self._fill("intermediate_size", 4 * self.hidden_size)
+        if self.score_size == self.head_dim:
+            object.__setattr__(self, "score_size", None)  # its default
+        if self.qk_norm == "head_rms" and self.norm == "layer":
+            raise ValueError("qk_norm head_rms has the gain of an RMSNorm, but norm is layer")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"num_heads {self.num_heads} is not divisible by num_kv_heads {self.num_kv_heads}"
@@ -102,6 +140,16 @@ class ModelConfig:
 
 BRANCHES: Mapping[str, int] = {"swiglu": 2, "geglu": 2, "relu": 1, "gelu": 1, "gelu_tanh": 1}
 """The projections of a feed-forward to its intermediate size, by its kind."""
+
+NORMS_OF_LAYER: Mapping[str, int] = {"pre": 2, "post": 2, "both": 4}
+"""How many norms a layer has beside those of QK-norm, by `norm_place`."""
+
+BIASED: Mapping[str, tuple[bool | str, ...]] = {
+    "qkv": (True, "attention", "qkv"),
+    "o_proj": (True, "attention"),
+    "mlp": (True,),
+}
+"""The values of `biases` with which a projection adds one."""
 
 SCALES: Mapping[str, ModelConfig] = {
     "tiny": ModelConfig(num_layers=2, num_heads=4, head_dim=32, intermediate_size=256),
@@ -127,6 +175,7 @@ SCALES: Mapping[str, ModelConfig] = {
         intermediate_size=16_384,
         vocab_size=256_000,
         tie_embeddings=True,
+        norm="shifted_rms",
         norm_eps=1e-6,
         feed_forward="geglu",
         scale_embeddings=True,
@@ -163,7 +212,7 @@ class Parameters:
 
 
 def parameters(config: ModelConfig) -> Parameters:
-    """Count the parameters of a decoder, without those of a learned position embedding."""
+    """Count the parameters of a decoder, without those of its position embedding."""
     vocabulary = config.vocab_size * config.hidden_size
     return Parameters(
         body=_matrices(config) + _biases(config) + _norms(config),
@@ -172,7 +221,11 @@ def parameters(config: ModelConfig) -> Parameters:
     )
 
 
-def flops_per_token(config: ModelConfig, length: int, embedding: Embedding | None = None) -> float:
+def flops_per_token(
+    config: ModelConfig,
+    length: int,
+    embedding: Embedding | None = None,
+) -> float:
     """The FLOPs of training on one token of a sequence of `length` tokens, forward and backward.
 
     They are six for each weight of a matrix product, including the head but not norms, biases and
@@ -210,16 +263,19 @@ def _matrices(config: ModelConfig) -> int:
 
 def _biases(config: ModelConfig) -> int:
     """The biases of all projections; those of norms are counted with the norms."""
-    queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    inputs = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
     inner = BRANCHES[config.feed_forward] * config.intermediate_size
-    of_layer = queries + 2 * keys + inner + 2 * config.hidden_size
-    return config.num_layers * of_layer if config.biases else 0
+    sizes = {"qkv": inputs, "o_proj": config.hidden_size, "mlp": inner + config.hidden_size}
+    return config.num_layers * sum(sizes[of] for of, on in BIASED.items() if config.biases in on)
 
 
 def _norms(config: ModelConfig) -> int:
-    """The parameters of all norms: two in each layer, the final one, and those of QK-norm."""
-    qk = (config.num_heads + config.num_kv_heads) * config.head_dim
-    of_norm = 2 if config.norm == "layer" and config.biases else 1
+    """The parameters of all norms: those of each layer, the final one, and those of QK-norm."""
+    of_norm = 2 if config.norm == "layer" and config.biases is True else 1
     vectors = of_norm * config.hidden_size
-    of_layer = 2 * vectors + (qk if config.qk_norm == "rms" else 0)
+    of_layer = NORMS_OF_LAYER[config.norm_place] * vectors
+    if config.qk_norm == "rms":
+        of_layer += (config.num_heads + config.num_kv_heads) * config.head_dim
+    if config.qk_norm == "head_rms":
+        of_layer += 2 * config.head_dim
     return config.num_layers * of_layer + vectors

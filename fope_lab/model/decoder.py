@@ -1,4 +1,4 @@
-"""The decoder-only language model: Llama's or GPT-2's layers with any position embedding.
+"""The decoder-only language model: the layers of many families with any position embedding.
 
 Parameters have the names of Hugging Face's Llama without the prefix `model.`.
 """
@@ -19,7 +19,7 @@ from fope_lab.embeddings.spec import Spec, parse_embedding
 from fope_lab.model.attention import Attention
 from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.config import ModelConfig
-from fope_lab.model.layers import FEED_FORWARDS, NORMS, UninitializedLinear
+from fope_lab.model.layers import FEED_FORWARDS, NORM_PLACES, NORMS, UninitializedLinear
 from fope_lab.model.loss import linear_cross_entropy
 from fope_lab.model.scores import consecutive
 from fope_lab.model.seen import Documents
@@ -40,15 +40,19 @@ def position_embeddings(model: nn.Module) -> list[PositionEmbedding]:
 
 
 class DecoderLayer(nn.Module):
-    """A layer of pre-norm attention and feed-forward, each added to the residual stream."""
+    """A layer of attention and feed-forward, each added to the residual stream."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.gradient_checkpointing = False
-        self.input_layernorm = NORMS[config.norm](config)
+        self.parallel = config.parallel
+        here = {name: NORMS[config.norm](config) for name in NORM_PLACES[config.norm_place]}
+        self.input_layernorm = here.get("input_layernorm", nn.Identity())
         self.self_attn = Attention(config)
-        self.post_attention_layernorm = NORMS[config.norm](config)
+        self.attention_norm = here.get("attention_norm", nn.Identity())
+        self.post_attention_layernorm = here.get("post_attention_layernorm", nn.Identity())
         self.mlp = FEED_FORWARDS[config.feed_forward](config)
+        self.feed_forward_norm = here.get("feed_forward_norm", nn.Identity())
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, hidden: Tensor, *of_attention: Any, last: int | None = None) -> Tensor:
@@ -71,8 +75,10 @@ class DecoderLayer(nn.Module):
 
     def _forward(self, hidden: Tensor, *of_attention: Any, last: int | None = None) -> Tensor:
         mixed = self.self_attn(self.input_layernorm(hidden), *of_attention, last=last)
-        hidden = (hidden if last is None else hidden[:, -last:]) + self.dropout(mixed)
-        return hidden + self.dropout(self.mlp(self.post_attention_layernorm(hidden)))
+        before = hidden if last is None else hidden[:, -last:]
+        hidden = before + self.dropout(self.attention_norm(mixed))
+        inner = self.mlp(self.post_attention_layernorm(before if self.parallel else hidden))
+        return hidden + self.dropout(self.feed_forward_norm(inner))
 
 
 class Decoder(nn.Module):
@@ -224,7 +230,8 @@ class Decoder(nn.Module):
 
     def head(self, hidden: Tensor) -> Tensor:
         """The logits (…, vocabulary) of final states (…, width)."""
-        return self.lm_head(hidden)
+        logits, cap = self.lm_head(hidden), self.config.logit_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def forward(
         self,
@@ -251,5 +258,6 @@ class Decoder(nn.Module):
             return Output(logits=self.head(hidden))
         if last is not None:
             labels = labels[:, -last:]
-        weight = self.lm_head.weight
-        return Output(loss=linear_cross_entropy(hidden.flatten(0, 1), weight, labels.flatten()))
+        weight, cap = self.lm_head.weight, self.config.logit_cap
+        loss = linear_cross_entropy(hidden.flatten(0, 1), weight, labels.flatten(), cap)
+        return Output(loss=loss)

@@ -102,7 +102,7 @@ def _taken_apart(scores: Scores) -> tuple[list[Tensor], Callable[[Sequence[Tenso
     named = ("q", "k", "table", "key_bias", "sink")
     own = {name: each for name in named if (each := getattr(scores, name)) is not None}
     names, counted = [*own, *scores.of], len(own)
-    rows, logits, weights = scores.rows, scores.logits, scores.weights
+    rows, logits, weights, cap = scores.rows, scores.logits, scores.weights, scores.cap
     tensors = [*own.values(), *scores.of.values(), *(() if rows is None else rows.learned)]
 
     def rebuilt(tensors: Sequence[Tensor]) -> Scores:
@@ -110,7 +110,7 @@ def _taken_apart(scores: Scores) -> tuple[list[Tensor], Callable[[Sequence[Tenso
         bias = None if rows is None else rows.with_learned(tensors[len(names) :])
         fields: dict[str, Any] = dict(given[:counted])
         of = dict(given[counted:])
-        return Scores(**fields, rows=bias, logits=logits, weights=weights, of=of)
+        return Scores(**fields, rows=bias, logits=logits, weights=weights, cap=cap, of=of)
 
     return tensors, rebuilt
 
@@ -130,7 +130,7 @@ def logits_of(scores: Scores, block: Block, dtype: torch.dtype) -> Tensor:
         logits = logits + scores.rows.rows(scores.rows.learned, block.tokens, block.keys)
     if scores.table is not None:
         logits = logits + _of_table(scores.table, block)
-    return logits
+    return logits if scores.cap is None else scores.cap * torch.tanh(logits / scores.cap)
 
 
 def _of_table(table: Tensor, block: Block) -> Tensor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from fope_lab.model.config import ModelConfig
+from fope_lab.model.config import BIASED, ModelConfig
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -20,7 +22,8 @@ class FeedForward(nn.Module):
     def __init__(self, activation: Activation, gated: bool, config: ModelConfig) -> None:
         super().__init__()
         self.activation = activation
-        width, inner, bias = config.hidden_size, config.intermediate_size, config.biases
+        width, inner = config.hidden_size, config.intermediate_size
+        bias = config.biases in BIASED["mlp"]
         self.gate_proj = UninitializedLinear(width, inner, bias=bias) if gated else None
         self.up_proj = UninitializedLinear(width, inner, bias=bias)
         self.down_proj = UninitializedLinear(inner, width, bias=bias)
@@ -57,33 +60,70 @@ class UninitializedLinear(nn.Linear):
             nn.init.zeros_(self.bias)
 
 
+class ShiftedRMSNorm(nn.Module):
+    """RMSNorm with the gain 1 + weight, as in Gemma, computed in float32 or wider."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise the last dimension."""
+        wide = torch.promote_types(x.dtype, torch.float32)
+        gain = 1.0 + self.weight.to(wide)
+        return F.rms_norm(x.to(wide), self.weight.shape, gain, self.eps).to(x.dtype)
+
+
 NORMS: Mapping[str, Callable[[ModelConfig], nn.Module]] = {
     "rms": lambda config: nn.RMSNorm(config.hidden_size, eps=config.norm_eps),
+    "shifted_rms": lambda config: ShiftedRMSNorm(config.hidden_size, config.norm_eps),
     "layer": lambda config: nn.LayerNorm(
-        config.hidden_size, eps=config.norm_eps, bias=config.biases
+        config.hidden_size, eps=config.norm_eps, bias=config.biases is True
     ),
 }
 """The constructors of modules on (…, width), by the option `norm`. Gains start at 1, and biases at
 0."""
+NORM_PLACES: Mapping[str, tuple[str, ...]] = {
+    "pre": ("input_layernorm", "post_attention_layernorm"),
+    "post": ("attention_norm", "feed_forward_norm"),
+    "both": ("input_layernorm", "attention_norm", "post_attention_layernorm", "feed_forward_norm"),
+}
+"""The norms of a layer by the option `norm_place`: of what attention and the feed-forward read,
+under Llama's names, and of their results."""
 
 
 class HeadLayerNorm(nn.Module):
     """Each head gets mean 0 and variance 1, without parameters, as in the text of the paper."""
 
-    def __init__(self, num_heads: int, head_dim: int, eps: float) -> None:
+    def __init__(self, num_heads: int, config: ModelConfig) -> None:
         super().__init__()
-        self.num_heads, self.head_dim, self.eps = num_heads, head_dim, eps
+        self.sizes, self.eps = (num_heads, config.head_dim), config.norm_eps
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each head of (…, num_heads · head_dim)."""
-        heads = x.unflatten(-1, (self.num_heads, self.head_dim))
-        return F.layer_norm(heads, (self.head_dim,), eps=self.eps).flatten(-2)
+        heads = x.unflatten(-1, self.sizes)
+        return F.layer_norm(heads, self.sizes[1:], eps=self.eps).flatten(-2)
 
 
-QK_NORMS: Mapping[str, Callable[[int, int, float], nn.Module]] = {
-    "none": lambda num_heads, head_dim, eps: nn.Identity(),
+class HeadNorm(nn.Module):
+    """The norm of the option `norm` of each head, with one gain for all of them, as in Qwen3."""
+
+    def __init__(self, num_heads: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.sizes = (num_heads, config.head_dim)
+        self.norm = NORMS[config.norm](dataclasses.replace(config, hidden_size=config.head_dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise each head of (…, num_heads · head_dim)."""
+        return self.norm(x.unflatten(-1, self.sizes)).flatten(-2)
+
+
+QK_NORMS: Mapping[str, Callable[[int, ModelConfig], nn.Module]] = {
+    "none": lambda num_heads, config: nn.Identity(),
     "layer": HeadLayerNorm,
     # Over all heads together, with a learned gain, as in the released code.
-    "rms": lambda num_heads, head_dim, eps: nn.RMSNorm(num_heads * head_dim, eps=eps),
+    "rms": lambda num_heads, config: nn.RMSNorm(num_heads * config.head_dim, eps=config.norm_eps),
+    "head_rms": HeadNorm,
 }
-"""The constructors from num_heads, head_dim and ε to a module, by the option `qk_norm`."""
+"""The constructors from the number of heads and the sizes to a module, by the option `qk_norm`."""

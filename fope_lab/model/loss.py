@@ -24,8 +24,12 @@ CACHED_LOGITS = 2**18
 
 
 @no_compile
-def linear_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
+def linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, labels: Tensor, cap: float | None = None
+) -> Tensor:
     """The sum of −log softmax(hidden·weightᵀ)[label] over the labels that are not IGNORED.
+
+    With a `cap` c, logits z become c·tanh(z/c) first.
 
     hidden is (tokens, width), weight (vocabulary, width) and labels (tokens,). The result is a
     scalar in nats: float32, or float64 for float64 inputs. Under autocast the products have its
@@ -33,20 +37,22 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tens
     """
     if not torch.is_grad_enabled():  # the function below can't see that, and would make gradients
         hidden, weight = hidden.detach(), weight.detach()
-    loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, labels)
+    loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, labels, cap)
     return loss
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, cap: float | None
+    ) -> Tensor:
         device = hidden.device.type
         dtype = hidden.dtype
         if torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
         wide = torch.promote_types(hidden.dtype, torch.float32)
         total = torch.zeros((), dtype=wide, device=hidden.device)
-        of_hidden, of_weight, _ = ctx.needs_input_grad
+        of_hidden, of_weight, *_ = ctx.needs_input_grad
         with torch.autocast(device, enabled=False):
             narrow = weight.to(dtype)
             grad_hidden = torch.empty_like(hidden) if of_hidden else None
@@ -57,7 +63,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 states = hidden[part].to(dtype)
                 logits = states @ narrow.mT
                 pieces = _pieces(logits, labels[part], device)
-                losses = [_loss(*piece, wide, of_hidden or of_weight) for piece in pieces]
+                losses = [_loss(*piece, wide, of_hidden or of_weight, cap) for piece in pieces]
                 total += (losses[0] if len(losses) == 1 else torch.cat(losses)).sum()
                 # The gradient has taken the place of the logits.
                 if grad_hidden is not None:
@@ -81,7 +87,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             raise RuntimeError("linear_cross_entropy has no second derivative")
         # In place: another backward pass through this graph, which nothing needs, is an error.
         grads = (None if g is None else g.mul_(grad.to(g.dtype)) for g in ctx.saved_tensors)
-        return *grads, None
+        return *grads, None, None
 
 
 def _pieces(logits: Tensor, labels: Tensor, device: str) -> Iterator[tuple[Tensor, Tensor]]:
@@ -90,12 +96,17 @@ def _pieces(logits: Tensor, labels: Tensor, device: str) -> Iterator[tuple[Tenso
     return zip(logits.split(rows), labels.split(rows), strict=True)
 
 
-def _loss(logits: Tensor, labels: Tensor, wide: torch.dtype, backward: bool) -> Tensor:
+def _loss(
+    logits: Tensor, labels: Tensor, wide: torch.dtype, backward: bool, cap: float | None
+) -> Tensor:
     """The losses (tokens,) of logits (tokens, vocabulary), which their gradient replaces if wanted.
 
     They are 0 for ignored labels. All is computed in the dtype `wide`.
     """
     values = logits.to(wide)
+    if cap is not None:
+        capped = torch.tanh(values / cap)
+        values = cap * capped
     seen = labels != IGNORED
     places = labels.where(seen, 0)[:, None]
     # In place, with softmax and its logarithm at once, since each pass takes time.
@@ -108,6 +119,8 @@ def _loss(logits: Tensor, labels: Tensor, wide: torch.dtype, backward: bool) -> 
         # The gradient is softmax − one-hot, and 0 for ignored labels.
         ones = seen.to(wide)[:, None]
         weights.mul_(ones / norm).scatter_add_(1, places, -ones)
-        if weights.dtype != logits.dtype:
+        if cap is not None:
+            weights.mul_(1 - capped**2)
+        if cap is not None or weights.dtype != logits.dtype:
             logits.copy_(weights)
     return losses[:, 0].masked_fill(~seen, 0.0)

@@ -32,7 +32,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fope_lab.model.config import BRANCHES, CHUNK_LOGITS, ModelConfig, parameters
+from fope_lab.model.config import (
+    BRANCHES,
+    CHUNK_LOGITS,
+    NORMS_OF_LAYER,
+    ModelConfig,
+    parameters,
+)
 
 if TYPE_CHECKING:
     from fope_lab.embeddings.base import Embedding
@@ -46,8 +52,11 @@ COPIES_OF_LOGITS: Mapping[int, int] = {4: 1, 2: 2}
 """How many copies of the head's gradient, and of a chunk of logits, exist at once, by the bytes of
 a number: in float32 the gradient replaces the logits in place."""
 
-KEPT_BY_NORM: Mapping[str, int] = {"rms": 2, "layer": 1}
+KEPT_BY_NORM: Mapping[str, int] = {"rms": 2, "shifted_rms": 2, "layer": 1}
 """How many tensors of hidden_size a norm keeps, by its kind."""
+KEPT_BY_QK_NORM: Mapping[str, int] = {"none": 0, "rms": 2 * WIDE, "head_rms": 2 * WIDE}
+"""The bytes that the norms of queries and keys keep of each number, by kind; layer: the bytes of a
+number of matrix products."""
 
 KEPT_INNER: Mapping[str, int] = {"swiglu": 4, "geglu": 4, "relu": 1, "gelu": 2, "gelu_tanh": 2}
 """How many tensors of intermediate_size a feed-forward block keeps, by its kind."""
@@ -130,14 +139,18 @@ def reading_memory(
 def _kept(config: ModelConfig, number: int) -> int:
     """The bytes that a layer keeps for the backward pass, for each token."""
     queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    norms = 2 * KEPT_BY_NORM[config.norm] * WIDE * config.hidden_size
-    of_dimension = {"none": 0, "layer": number, "rms": 2 * WIDE}[config.qk_norm]
+    kept = KEPT_BY_NORM[config.norm] * WIDE * config.hidden_size
+    norms = NORMS_OF_LAYER[config.norm_place] * kept
+    if config.parallel and config.norm_place != "post":  # two norms of the same states
+        norms -= WIDE * config.hidden_size
+    of_dimension = KEPT_BY_QK_NORM.get(config.qk_norm, number)
     qk_norm = of_dimension * (queries + keys)
-    inner = KEPT_INNER[config.feed_forward] * config.intermediate_size
+    inner = KEPT_INNER[config.feed_forward]
     # Autocast copies the inputs of q, k and v, and of gate and up, one by one.
     copies = 3 + BRANCHES[config.feed_forward] if number < WIDE else 2
     dropped = 2 if config.dropout else 0
-    products = (copies + dropped) * config.hidden_size + 2 * queries + 2 * keys + inner
+    products = (copies + dropped) * config.hidden_size + 2 * queries + 2 * keys
+    products += inner * config.intermediate_size
     return norms + qk_norm + number * products + WIDE * config.num_heads
 
 
@@ -169,7 +182,8 @@ def _head(config: ModelConfig, number: int, tokens: int) -> int:
     """The bytes of the final norm, the loss and the head's gradient."""
     states = 3 * WIDE * config.hidden_size * tokens
     gradient = GRADIENTS_OF_HEAD[number] * WIDE * config.vocab_size * config.hidden_size
-    return states + gradient + COPIES_OF_LOGITS[number] * _logits(config, tokens)
+    copies = COPIES_OF_LOGITS[number] + 2 * (config.logit_cap is not None)
+    return states + gradient + copies * _logits(config, tokens)
 
 
 def _logits(config: ModelConfig, tokens: int) -> int:

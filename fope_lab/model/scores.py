@@ -35,7 +35,8 @@ def attend(scores: Scores, v: Tensor, seen: Seen, dropout: float = 0.0) -> Tenso
     (batch, num_kv_heads, keys, head_dim). `dropout` is the share of the weights that are set to 0;
     the others are divided by 1 − dropout.
     """
-    if any(each is not None for each in (scores.sink, scores.logits, scores.weights)):
+    exact = (scores.sink, scores.logits, scores.weights, scores.cap)
+    if any(each is not None for each in exact):
         return exact_attention(scores, v, seen, dropout)
     if scores.key_bias is not None:
         q, k, wide = _folded(scores, scores.key_bias, v)

@@ -17,6 +17,8 @@ from fope_lab.data.corpora.registry import corpus_json_schema, parse_corpus
 from fope_lab.data.recipe import Data, data_json_schema, parse_data
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, parse_tokenizer, tokenizer_json_schema
 from fope_lab.embeddings import EMBEDDINGS, Embedding, parse_embedding
+from fope_lab.embeddings.spec import WHERE
+from fope_lab.embeddings.within import WHERES
 from fope_lab.model.config import SCALES, ModelConfig
 
 SIZES = dataclasses.replace(entry_of(ModelConfig, "a model without a scale"), beside=("scale",))
@@ -71,6 +73,16 @@ def _scale(name: Any) -> dict[str, Any]:
     return {k: v for k, v in fields if k not in following or v != following[k]}
 
 
+def embedding_json_schema() -> dict[str, Any]:
+    """That of an embedding, which may say in which layers of a model it stands."""
+    schema = EMBEDDINGS.json_schema()
+    told = "For a model that there is: the layers that get it. The others keep theirs."
+    for one in schema["anyOf"]:
+        if "properties" in one:
+            one["properties"][WHERE] = {"enum": list(WHERES), "description": told}
+    return schema
+
+
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {}
 """The JSON Schemas of the parts that `section` declares, by name."""
 
@@ -86,7 +98,7 @@ def section(
 
 EmbeddingSection = Annotated[
     Embedding,
-    section("embedding", lambda value, _: parse_embedding(value, at=()), EMBEDDINGS.json_schema),
+    section("embedding", lambda value, _: parse_embedding(value, at=()), embedding_json_schema),
 ]
 ModelSection = Annotated[Any, section("model", parse_model, model_json_schema)]
 CorpusSection = Annotated[Corpus, section("corpus", parse_corpus, corpus_json_schema)]

@@ -24,6 +24,8 @@ from fope_lab.data.tokenizers.tokenizer import (
     tokenizer_identity,
 )
 from fope_lab.embeddings import Embedding, EmbeddingError, Shape, check_definition, preset_of
+from fope_lab.embeddings.layered import Layered
+from fope_lab.embeddings.within import WHERES, Within
 from fope_lab.model.checkpoint import identifying_files, keeps_tensors, read_config
 from fope_lab.model.checkpoint_files import CheckpointConfig, CheckpointError
 from fope_lab.model.config import ModelConfig
@@ -35,6 +37,10 @@ from fope_lab.stages.labels import label, tokenizer_label
 from fope_lab.stages.training import Extend, Finetune, FurtherTraining, Pretrain, TrainingConfig
 from fope_lab.store.folder import find_checkpoint
 from fope_lab.store.records import StoreError
+
+KEPT = ("base", "fraction", "query_scale")
+"""The options that another embedding of a trained model must say if its own default differs, which
+would change every frequency or logit that the model knows."""
 
 
 @dataclass(frozen=True)
@@ -150,18 +156,39 @@ def _new_model(spec: Pretrain, given: Mapping[str, Any]) -> ModelSpec:
 def _with_embedding(parent: ModelSpec, spec: StageConfig, given: Mapping[str, Any]) -> ModelSpec:
     if not isinstance(spec, FurtherTraining | SwapEmbedding) or spec.embedding is None:
         return parent
-    embedding = given["embedding"]
-    base, parents = (getattr(e, "base", None) for e in (spec.embedding, parent.embedding))
-    is_given = isinstance(embedding, Mapping) and "base" in embedding
-    # Another base by default would change every frequency that the model knows, and no factor would
-    # mean what it says.
-    if not is_given and None not in (base, parents) and base != parents:
-        message = (
-            f"set `base` explicitly: default {base:g} differs from the parent's {parents:g}; "
-            f"{{type: …, base: {parents:g}}} keeps the parent's"
-        )
-        raise ConfigError(Problem(("embedding",), message))
-    return replace(parent, embedding=spec.embedding, embedding_label=label(embedding))
+    embedding, own, layers = given["embedding"], spec.embedding, parent.model.num_layers
+    if isinstance(own, Within):
+        merged, of = own.merged(parent.embedding, layers), own.embedding
+        replaced = [layer.embedding for layer in own.replaced(parent.embedding, layers)]
+    else:
+        if isinstance(parent.embedding, Layered) and not isinstance(own, Layered):
+            message = (
+                f"found {label(embedding)} for a model with {parent.embedding_label}, whose layers"
+                " differ: which of them get it?"
+            )
+            needs = f"where: {', where: '.join(WHERES)}, or a pattern of all layers"
+            raise ConfigError(Problem(("embedding",), message, needs))
+        merged, of, replaced = own, own, [parent.embedding]
+    given_names = embedding.keys() if isinstance(embedding, Mapping) else ()
+    for name in KEPT:
+        others = [getattr(each, name, None) for each in replaced]
+        differs = [each for each in others if each not in (None, getattr(of, name, None))]
+        if name not in given_names and hasattr(of, name) and differs:
+            own_words, words = (_words(value) for value in (getattr(of, name), differs[0]))
+            message = (
+                f"set `{name}` explicitly: default {own_words} differs from the parent's {words}; "
+                f"{{type: …, {name}: {words}}} keeps the parent's"
+            )
+            raise ConfigError(Problem(("embedding",), message))
+    return replace(parent, embedding=merged, embedding_label=label(embedding))
+
+
+def _words(value: Any) -> str:
+    """An option as a sweep file has it."""
+    if value is None or isinstance(value, float):
+        return "null" if value is None else f"{value:g}"
+    options = ", ".join(f"{name}: {option}" for name, option in value.canonical().items())
+    return f"{{{options}}}"
 
 
 def _check_untrained(model_spec: ModelSpec, parent: ModelSpec, cache: Cache) -> None:

@@ -16,6 +16,7 @@ from measured import measured, ran
 from sections import read_section
 from sweep_files import PRETRAIN_LINE, load, of, told, write
 
+from benchmarks.parity import random_model
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.context import run
@@ -170,6 +171,30 @@ def test_choices_are_those_of_the_most_probable_answer(folder: Path, found: Any)
     assert metrics["choose_acc"]["stderr"] == pytest.approx(np.std(right, ddof=1) / 2)
     assert metrics["everything_acc"] == {**metrics["choose_acc"], "name": "everything_acc"}
     assert 0 < np.mean(right) < 1, "it tells right from wrong"
+
+
+@pytest.mark.parametrize("name", ["gemma3", "qwen3", "phi3", "gpt-neox", "gpt2"])
+def test_a_model_of_another_family_is_asked_as_transformers_has_it(
+    name: str, folder: Path, tmp_path: Path, make_bpe: Callable[..., Any]
+) -> None:
+    theirs, tokenizer = random_model(name), make_bpe(60)
+    theirs.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    section = {"from": "model", "include_path": str(folder / "tasks"), "tasks": ["choose"]}
+    stage, _ = ran(read_section(LMEval, section), tmp_path / "store", {"from": tmp_path / "model"})
+    checkpoint = stage.checkpoint()
+    assert checkpoint is not None
+    for row in (checkpoint.path / "answers.jsonl").read_text().splitlines():
+        line = json.loads(row)
+        question = QUESTIONS[line["question"]]
+        text = question["question"].rstrip()
+        context = tokenizer.encode(text)
+        expected = []
+        for answer in question["answers"]:
+            whole = tokenizer.encode(question["question"] + answer)
+            assert whole[: len(context)] == context
+            expected.append(logprob(theirs, context, whole[len(context) :]))
+        assert [value for value, _ in line["answers"]] == pytest.approx(expected, rel=1e-4)
 
 
 def test_answers_are_greedy_and_end_before_a_stop(folder: Path, found: Any) -> None:

@@ -20,7 +20,12 @@ CONFIG = ModelConfig(num_layers=1, num_heads=8, head_dim=32, num_kv_heads=4, voc
 BATCH, LENGTH = 4, 64
 
 
-def kept(config: ModelConfig, embedding: str, precision: str, checkpointing: bool) -> int:
+def kept(
+    config: ModelConfig,
+    embedding: str,
+    precision: str,
+    checkpointing: bool,
+) -> int:
     """Bytes that autograd keeps of a forward pass, parameters left out, each storage once."""
     model = Decoder(config, embedding, train_length=LENGTH).train()
     model.gradient_checkpointing = checkpointing
@@ -56,7 +61,11 @@ def of_two_layers(config: ModelConfig, **options: Any) -> int:
 FEED_FORWARDS = get_args(get_type_hints(ModelConfig)["feed_forward"])
 BLOCKS: list[dict[str, Any]] = [
     *({"feed_forward": forward} for forward in FEED_FORWARDS),
-    *({"qk_norm": norm} for norm in ("layer", "rms")),
+    *({"qk_norm": norm} for norm in ("layer", "rms", "head_rms")),
+    *({"norm_place": place} for place in ("post", "both")),
+    {"norm": "shifted_rms", "norm_place": "both", "qk_norm": "head_rms"},
+    {"parallel": True, "biases": "qkv", "score_size": 7.0},
+    {"attention_cap": 5.0, "logit_cap": 5.0},
     {"norm": "layer"},
     {"norm": "layer", "biases": True, "feed_forward": "gelu_tanh"},
 ]

@@ -208,7 +208,7 @@ def test_a_tokenizer_of_its_own_is_found_wherever_the_checkpoint_is(tmp_path: Pa
         ("config.json", cut, r"config\.json cannot be read"),
         ("config.json", rewrite(format=2), "is not of checkpoint format 1"),
         ("config.json", lambda path: path.write_text('{"hidden_size": 64}'),
-         r"has neither a format \(allowed: 1.*\) nor a model_type \(allowed: fope-lab, llama,"),
+         r"has neither a format \(allowed: 1.*\) nor a model_type \(allowed: fope-lab, gemma,"),
         ("config.json", rewrite(embedding="ropee"), "is damaged.*did you mean 'rope'"),
         ("config.json", rewrite(model={"num_layers": 2}), "is damaged.*num_heads"),
         ("config.json", rewrite(unknown=1), "is damaged.*unknown"),

@@ -14,6 +14,7 @@ from fope_lab.model.attention import Attention
 from fope_lab.model.layers import QK_NORMS
 
 SIZES = {"num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "head_dim": 16, "vocab_size": 50}
+CONFIG = ModelConfig(**SIZES, norm_eps=1e-5)
 
 
 def standardised(x: Tensor) -> Tensor:
@@ -22,7 +23,7 @@ def standardised(x: Tensor) -> Tensor:
 
 
 def test_layer_standardises_each_head_and_learns_nothing() -> None:
-    norm = QK_NORMS["layer"](4, 16, 1e-5)
+    norm = QK_NORMS["layer"](4, CONFIG)
     x = torch.randn(2, 7, 64, dtype=torch.float64)
     expected = standardised(x.view(2, 7, 4, 16)).view(2, 7, 64)
     torch.testing.assert_close(norm(x), expected)
@@ -30,7 +31,7 @@ def test_layer_standardises_each_head_and_learns_nothing() -> None:
 
 
 def test_rms_is_over_all_heads_and_learns_a_gain() -> None:
-    norm = QK_NORMS["rms"](4, 16, 1e-5).double()
+    norm = QK_NORMS["rms"](4, CONFIG).double()
     x = torch.randn(2, 7, 64, dtype=torch.float64)
     gain = torch.randn(64, dtype=torch.float64)
     [parameter] = norm.parameters()
@@ -40,7 +41,19 @@ def test_rms_is_over_all_heads_and_learns_a_gain() -> None:
     torch.testing.assert_close(norm(x), expected)
 
 
-@pytest.mark.parametrize("qk_norm", ["layer", "rms"])
+@pytest.mark.parametrize("norm", ["rms", "shifted_rms"])
+def test_head_rms_is_of_each_head_with_one_gain(norm: str) -> None:
+    config = ModelConfig(**SIZES, norm=norm, norm_eps=1e-5)  # type: ignore[arg-type]
+    of = QK_NORMS["head_rms"](4, config).double()
+    x = torch.randn(2, 7, 4, 16, dtype=torch.float64)
+    gain = torch.randn(16, dtype=torch.float64)
+    [parameter] = of.parameters()
+    parameter.data.copy_(gain if norm == "rms" else gain - 1)
+    expected = gain * x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    torch.testing.assert_close(of(x.flatten(2)), expected.flatten(2))
+
+
+@pytest.mark.parametrize("qk_norm", ["layer", "rms", "head_rms"])
 @pytest.mark.parametrize("embedding", ["rope", "fope", "alibi"])
 def test_scores_do_not_depend_on_the_scale_of_queries_and_keys(
     qk_norm: str, embedding: str
@@ -59,7 +72,7 @@ def test_scores_do_not_depend_on_the_scale_of_queries_and_keys(
     assert (after[1] - before[1]).abs().max() > 0.01
 
 
-@pytest.mark.parametrize("qk_norm", ["none", "layer", "rms"])
+@pytest.mark.parametrize("qk_norm", ["none", "layer", "rms", "head_rms"])
 def test_it_is_counted_and_saved(qk_norm: str, tmp_path: Path) -> None:
     config = ModelConfig(**SIZES, qk_norm=qk_norm)  # type: ignore[arg-type]
     model = Decoder(config, "rope", train_length=64)
@@ -76,7 +89,7 @@ def test_it_is_counted_and_saved(qk_norm: str, tmp_path: Path) -> None:
 def test_models_that_differ_in_it_start_with_equal_projections() -> None:
     one, other = (
         Decoder(ModelConfig(**SIZES, qk_norm=name), "rope", train_length=64).state_dict()  # type: ignore[arg-type]
-        for name in ("none", "rms")
+        for name in ("none", "head_rms")
     )
     assert all(torch.equal(other[name], weight) for name, weight in one.items())
 
@@ -108,7 +121,7 @@ def test_it_comes_before_the_rotation(qk_norm: str) -> None:
     torch.testing.assert_close(ours, expected)
 
 
-@pytest.mark.parametrize("qk_norm", ["layer", "rms"])
+@pytest.mark.parametrize("qk_norm", ["layer", "rms", "head_rms"])
 def test_it_adds_no_flops(qk_norm: str) -> None:
     config = ModelConfig(**SIZES, qk_norm=qk_norm)  # type: ignore[arg-type]
     assert flops_per_token(config, 128) == flops_per_token(ModelConfig(**SIZES), 128)

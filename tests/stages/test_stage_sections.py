@@ -67,9 +67,10 @@ BARE_CORPORA = (
         ("{scale: tiny}", "tinny", f"model: unknown scale 'tinny'; did you mean 'tiny'? {SCALES}"),
         ("scale: tiny", "scale: tiny, num_layer: 2",
          "model.num_layer: unknown option 'num_layer' of a model; did you mean 'num_layers'? "
-         "(allowed: biases, dropout, feed_forward, head_dim, hidden_size, intermediate_size, "
-         "norm, norm_eps, num_heads, num_kv_heads, num_layers, qk_norm, scale, "
-         "scale_embeddings, tie_embeddings, vocab_size)"),
+         "(allowed: attention_cap, biases, dropout, feed_forward, head_dim, hidden_size, "
+         "intermediate_size, logit_cap, norm, norm_eps, norm_place, num_heads, num_kv_heads, "
+         "num_layers, parallel, qk_norm, scale, scale_embeddings, score_size, tie_embeddings, "
+         "vocab_size)"),
         ("scale: tiny", "scale: tiny, num_layers: 0",
          "model.num_layers: found 0, needs at least 1"),
         ("scale: tiny", "scale: tiny, num_layers: true",

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.numpy import save_file
+from transformers import AutoConfig
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import CheckpointError, load_model
+from fope_lab.model.checkpoint_files import ConfigSource
+from fope_lab.model.families.base import FAMILIES, read_family_config
 from fope_lab.planning.estimate import estimate_plans
 from fope_lab.sweep import SweepError, load_sweep, plan
 
@@ -43,6 +47,7 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 64,
     "rope_scaling": {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64},
 }
+SOURCE = ConfigSource("config.json", Path("model"), "byte")
 VALUES = ("12", -1, 0, 10**6, 2**70, float("nan"), [], {}, None, True, "/etc/passwd", 1.5)
 
 
@@ -68,14 +73,14 @@ def problems(model: Path, config: str) -> list[str]:
     return []
 
 
-def changed(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The value with one of its fields removed, or exchanged for each of VALUES."""
+def changed(value: dict[str, Any], values: Sequence[Any] = VALUES) -> Iterator[dict[str, Any]]:
+    """The value with one of its fields removed, or exchanged for each of the values."""
     for name, old in value.items():
         yield {k: v for k, v in value.items() if k != name}
-        for new in VALUES:
+        for new in values:
             yield {**value, name: new}
         if isinstance(old, dict):
-            yield from ({**value, name: inner} for inner in changed(old))
+            yield from ({**value, name: inner} for inner in changed(old, values))
 
 
 @pytest.mark.parametrize("config", [OURS, LLAMA], ids=["ours", "llama"])
@@ -84,6 +89,22 @@ def test_one_field_is_wrong(model: Path, config: dict[str, Any]) -> None:
     for one in changed(copy.deepcopy(config)):
         for message in problems(model, json.dumps(one)):
             assert "\n" not in message
+
+
+@pytest.mark.parametrize("family", FAMILIES.all())
+def test_one_field_of_a_family_is_wrong(family: str) -> None:
+    """It is read as something that a plan can hold, or refused in one line."""
+    config = {**AutoConfig.for_model(family).to_dict(), "architectures": None}
+    config = {name: value for name, value in config.items() if not isinstance(value, list)}
+    hash(read_family_config(config, SOURCE))
+    for one in changed(
+        copy.deepcopy(config), ("12", -1, 2**70, math.nan, [], {"full_attention": 5})
+    ):
+        try:
+            hash(read_family_config(one, SOURCE))
+        except CheckpointError as error:
+            lines = str(error).splitlines()
+            assert len(lines) == 1
 
 
 @pytest.mark.parametrize(

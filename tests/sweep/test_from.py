@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from sweep_files import BASE, PRETRAIN, PRETRAIN_LINE, changed, keys, load, of, told, write
 
 from fope_lab.sweep import Problem, SweepError, load_sweep
@@ -464,6 +465,34 @@ def test_a_base_that_is_not_the_parents_must_be_given(
         assert load(tmp_path, changed(BASE, {**parent, **told_base}))
     assert load(tmp_path, changed(BASE, {f"stages.{stage}.embedding": embedding}))
     assert load(tmp_path, changed(BASE, {**parent, f"stages.{stage}.embedding": "alibi"}))
+
+
+@pytest.mark.parametrize(
+    ("parent", "embedding", "default", "kept"),
+    [
+        ({"type": "rope", "fraction": 0.5}, {"type": "yarn", "factor": 2}, "1", "fraction: 0.5"),
+        ("partial", "rope", "1", "fraction: 0.25"),
+        ({"type": "rope", "query_scale": "logn"}, "nope", "null", "query_scale: {type: logn}"),
+        ("rope", {"type": "yarn", "factor": 2, "query_scale": "logn"}, None, ""),
+    ],
+)
+def test_so_must_what_else_it_does_not_keep(
+    tmp_path: Path, parent: Any, embedding: Any, default: str | None, kept: str
+) -> None:
+    fields = {"stages.pretrain.embedding": parent, "stages.extend.embedding": embedding}
+    if default is None:
+        assert load(tmp_path, changed(BASE, fields))
+        return
+    [found] = told(tmp_path, changed(BASE, fields))
+    name, _, value = kept.partition(": ")
+    assert found.endswith(
+        f": set `{name}` explicitly: default {default} differs from the parent's {value}; "
+        f"{{type: …, {kept}}} keeps the parent's"
+    )
+    given = {"type": embedding} if isinstance(embedding, str) else embedding
+    told_it = {**given, **yaml.safe_load(f"{{{kept}}}")}
+    assert load(tmp_path, changed(BASE, {**fields, "stages.extend.embedding": told_it}))
+    assert load(tmp_path, changed(BASE, {**fields, "stages.extend.embedding": parent}))
 
 
 @pytest.mark.parametrize(

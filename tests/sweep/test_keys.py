@@ -61,8 +61,10 @@ def by_path(text: str) -> dict[str, Any]:
 CHANGES: dict[str, list[Any]] = by_path("""
 pretrain.model: {num_layers: [3], num_heads: [8], head_dim: [32], num_kv_heads: [2],
   hidden_size: [32], intermediate_size: [128], vocab_size: [512], tie_embeddings: [true],
-  norm_eps: [1.0e-06], qk_norm: [layer, rms], feed_forward: [geglu, relu],
-  scale_embeddings: [true]}
+  norm_eps: [1.0e-06], qk_norm: [layer, rms, head_rms], feed_forward: [geglu, relu],
+  scale_embeddings: [true], norm: [shifted_rms, layer], norm_place: [post, both],
+  biases: [true, qkv, attention], parallel: [true], attention_cap: [50, 30], logit_cap: [30],
+  score_size: [7]}
 pretrain: {embedding: [rope, nope, {type: rope, base: 9000}],
   tokenizer: [byte-level, {train: bpe, vocabulary: 300, corpus: c4}, {train: bpe,
     vocabulary: 301, corpus: c4}]}

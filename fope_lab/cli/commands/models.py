@@ -214,9 +214,9 @@ def analyze(options: argparse.Namespace) -> int:
     argument("directory", "a new or empty folder", "DIR"),
     argument(
         "--to",
-        "fope-lab: any model, together with its code (default); llama, gpt2:"
-        " transformers' own Llama or GPT-2, for models that its code can express",
-        choices=["fope-lab", "llama", "gpt2"],
+        "fope-lab: any model, together with its code (default); a family of transformers, such as"
+        " llama, gemma3_text or gpt2: its own class, for models that this can express",
+        metavar="FAMILY",
         default="fope-lab",
     ),
     shared.add_plugins,

@@ -324,7 +324,7 @@ def load_tokenizer(name: str) -> Tokenizer:
         loaded = AutoTokenizer.from_pretrained(
             repository, revision=revision, trust_remote_code=False
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # it reads a model's config.json, too, and raises what that raises
         raise DataError(
             f"no tokenizer {name!r}: {error} "
             "(allowed: byte, a name on the Hugging Face hub, a folder, a tokenizer.json)"

@@ -7,10 +7,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fope_lab.config.problems import unknown_name
 from fope_lab.data.tokenizers.tokenizer import is_built_in, load_tokenizer
 from fope_lab.model.checkpoint import (
     CONFIG,
@@ -24,28 +24,37 @@ from fope_lab.model.checkpoint import (
 from fope_lab.model.checkpoint_files import WEIGHTS, CheckpointConfig, CheckpointError
 from fope_lab.model.decoder import Decoder
 from fope_lab.model.export.card import Origin, model_card
-from fope_lab.model.export.own_classes import Written, gpt2, llama
 from fope_lab.model.export.sources import MODEL_FILE, model_sources
 from fope_lab.model.export.tokenizer import as_huggingface
+from fope_lab.model.families.base import FAMILIES, family_config
+from fope_lab.model.families.tensors import written_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+OURS = "fope-lab"
+"""The value of `to` for our own class, which any model has."""
 
 
 def export(
     path: str | os.PathLike[str],
     directory: str | os.PathLike[str],
     *,
-    to: str = "fope-lab",
+    to: str = OURS,
     origin: Origin | None = None,
 ) -> Path:
     """Write the model of a checkpoint (see `load_model`) to `directory`, a new or empty folder.
 
     `AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True)` then gives the same
-    logits bit for bit, and needs only torch and transformers. With `to="llama"` or `to="gpt2"` the
-    folder holds transformers' own LlamaForCausalLM or GPT2LMHeadModel, which need no remote code;
-    their logits differ by rounding. The folder also holds the tokenizer, which AutoTokenizer loads,
-    and a model card (card.py) with the `origin` of the model. Returns the folder's absolute path.
-    Raises CheckpointError if the folder is not empty or transformers' class cannot express the
-    model, and DataError if the tokenizer cannot be loaded.
+    logits bit for bit, and needs only torch and transformers. With the name of a family
+    (`families/`), such as `to="llama"`, the folder holds transformers' own class, which needs no
+    remote code; its logits differ by rounding. The folder also holds the tokenizer, which
+    AutoTokenizer loads, and a model card (card.py) with the `origin` of the model. Returns the
+    folder's absolute path. Raises CheckpointError if the folder is not empty or transformers' class
+    cannot express the model, and DataError if the tokenizer cannot be loaded.
     """
+    if to not in (names := (OURS, *FAMILIES.all())):
+        raise CheckpointError(str(unknown_name((), "family", to, names)))
     target = Path(directory).expanduser().absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CheckpointError(f"{target} exists already and is not an empty folder")
@@ -70,21 +79,33 @@ def _write(folder: Path, model: Decoder, config: CheckpointConfig, to: str) -> N
     from safetensors.torch import save_file
 
     tokenizer = load_tokenizer(config.tokenizer)
-    description, weights = FORMATS[to](folder, model, config)
+    ends = {"eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
+    if to == OURS:
+        description, weights = _write_ours(folder, model, config), _our_tensors(model)
+    else:
+        family = FAMILIES.all()[to]()
+        dtype = str(model.embed_tokens.weight.dtype).removeprefix("torch.")
+        # The ids of the class by default may be past the end of the vocabulary.
+        own = {"dtype": dtype, "bos_token_id": None, **ends}
+        description = family_config(family, config) | own
+        weights = written_tensors(model, family)
     # Transformers does not read a file that does not name the framework that wrote it.
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
     _write_json(folder / CONFIG, description)
-    ends = {"eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
     _write_json(folder / "generation_config.json", {"use_cache": True, **ends})
     as_huggingface(config.tokenizer, tokenizer).save_pretrained(folder)
 
 
-def _write_ours(folder: Path, model: Decoder, config: CheckpointConfig) -> Written:
+def _our_tensors(model: Decoder) -> dict[str, Tensor]:
+    return {f"{DECODER}{name}": tensor for name, tensor in model.untied_state().items()}
+
+
+def _write_ours(folder: Path, model: Decoder, config: CheckpointConfig) -> dict[str, Any]:
+    """The files of code, and the config.json, which is returned."""
     for name, text in model_sources(model.embedding).items():
         (folder / name).write_text(text, encoding="utf-8")
-    weights = {f"{DECODER}{name}": tensor for name, tensor in model.untied_state().items()}
     module = MODEL_FILE.removesuffix(".py")
-    description = {
+    return {
         "model_type": EXPORTED,
         "architectures": ["FopeLabForCausalLM"],
         "auto_map": {
@@ -100,15 +121,6 @@ def _write_ours(folder: Path, model: Decoder, config: CheckpointConfig) -> Writt
         "tokenizer": config.tokenizer if is_built_in(config.tokenizer) else OWN_TOKENIZER,
         "tie_word_embeddings": model.config.tie_embeddings,
     }
-    return description, weights
-
-
-FORMATS: Mapping[str, Callable[[Path, Decoder, CheckpointConfig], Written]] = {
-    "fope-lab": _write_ours,
-    "llama": lambda folder, model, config: llama(model, config.context_length),
-    "gpt2": lambda folder, model, config: gpt2(model),
-}
-"""The writers by the value of `to`."""
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
