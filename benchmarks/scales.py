@@ -1,7 +1,8 @@
 """Every shipped model size: parameters, and FLOPs and memory of a training step with estimates.
 
     python benchmarks/scales.py [--scales 60m 180m …] [--batch 2] [--length 512] [--json FILE]
-                                [--precision bfloat16] [--gradient-checkpointing] [--fits 16]
+                                [--precision bfloat16] [--gradient-checkpointing] [--rank 16]
+                                [--fits 16]
 
 - `parameters`: the body and head of the model, built on the meta device and counted as in the
   papers' names, and the ratio of the estimate to that;
@@ -11,6 +12,8 @@
 - `memory`: the growth of peak memory in two steps with AdamW in a fresh process, if the estimate is
   at most `--fits` GiB, and the ratio of the estimate to that. On a CUDA device it is what PyTorch
   allocates, on a CPU that of the process (Linux).
+
+With `--rank`, only low-rank adapters of the attention's projections are trained.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fope_lab.config.atomic_files import write_atomic
 from fope_lab.model import SCALES, Decoder, ModelConfig, flops_per_token, parameters
+from fope_lab.model.adapter import Adapter
+from fope_lab.model.lora import add_adapter
 from fope_lab.model.memory import Memory, training_memory
 
 CUDA = torch.cuda.is_available()
@@ -37,9 +42,25 @@ WARM_UP = ModelConfig(num_layers=1, num_heads=1, head_dim=16, vocab_size=64)
 
 
 def sizes(given: argparse.Namespace) -> dict[str, Any]:
-    """The step's sizes, as `training_memory` takes them."""
-    names = ("batch", "length", "precision", "gradient_checkpointing")
+    """The options that say what a step is."""
+    names = ("batch", "length", "precision", "gradient_checkpointing", "rank")
     return {name: getattr(given, name) for name in names}
+
+
+def adapter(given: argparse.Namespace) -> Adapter | None:
+    return None if given.rank is None else Adapter(rank=given.rank)
+
+
+def estimate(config: ModelConfig, given: argparse.Namespace) -> Memory:
+    step = {name: value for name, value in sizes(given).items() if name != "rank"}
+    return training_memory(config, **step, adapter=adapter(given))
+
+
+def new_model(config: ModelConfig, given: argparse.Namespace) -> Decoder:
+    model = Decoder(config, "nope", train_length=given.length)
+    if (own := adapter(given)) is not None:
+        add_adapter(model, own, seed=0)
+    return model
 
 
 def counted_parameters(config: ModelConfig) -> int:
@@ -50,11 +71,11 @@ def counted_parameters(config: ModelConfig) -> int:
     return total - model.embed_tokens.weight.numel()
 
 
-def counted_flops(config: ModelConfig, batch: int, length: int) -> int:
+def counted_flops(config: ModelConfig, given: argparse.Namespace) -> int:
     """Of forward and backward on the meta device, with all logits at once."""
     with torch.device("meta"):
-        model = Decoder(config, "nope", train_length=length)
-        tokens = torch.zeros(batch, length, dtype=torch.long)
+        model = new_model(config, given)
+        tokens = torch.zeros(given.batch, given.length, dtype=torch.long)
     counter = FlopCounterMode(display=False)
     with counter:
         model(tokens).logits.sum().backward()
@@ -65,7 +86,7 @@ def step_twice(config: ModelConfig, given: argparse.Namespace) -> None:
     """Two training steps; the first makes the optimizer's state, the second has it."""
     device = torch.device("cuda" if CUDA else "cpu")
     with device:
-        model = Decoder(config, "nope", train_length=given.length).train()
+        model = new_model(config, given).train()
         tokens = torch.randint(config.vocab_size, (given.batch, given.length))
     model.gradient_checkpointing = given.gradient_checkpointing
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -104,7 +125,8 @@ def measured(scale: str, given: argparse.Namespace) -> int | None:
     line = [sys.executable, __file__, "--grow", scale]
     for name, value in sizes(given).items():
         flag = f"--{name.replace('_', '-')}"
-        line += [flag] * value if isinstance(value, bool) else [flag, str(value)]
+        if value is not None:
+            line += [flag] * value if isinstance(value, bool) else [flag, str(value)]
     # Freed memory goes back at once, so that the peak is that of tensors.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2**18)}
     done = subprocess.run(line, check=False, capture_output=True, text=True, env=environment)
@@ -114,13 +136,16 @@ def measured(scale: str, given: argparse.Namespace) -> int | None:
 def row(scale: str, given: argparse.Namespace) -> dict[str, Any]:
     """A scale's figures, estimated and counted or measured."""
     config = SCALES[scale]
-    size, step = parameters(config), training_memory(config, **sizes(given))
+    size, step, own = parameters(config), estimate(config, given), adapter(given)
+    adapted = None if own is None else own.parameters(config)
     return {
         "scale": scale,
         "parameters": size.body + size.head,
         "parameters_counted": counted_parameters(config),
-        "flops": given.batch * given.length * flops_per_token(config, given.length),
-        "flops_counted": counted_flops(config, given.batch, given.length),
+        "flops": given.batch
+        * given.length
+        * flops_per_token(config, given.length, adapted=adapted),
+        "flops_counted": counted_flops(config, given),
         "memory": dataclasses.asdict(step),
         "memory_measured": measured(scale, given) if fits(step, given) else None,
     }
@@ -133,14 +158,14 @@ def fits(step: Memory, given: argparse.Namespace) -> bool:
 
 def print_row(figures: dict[str, Any]) -> None:
     """Print the line of a scale in the table."""
-    memory, estimate = figures["memory_measured"], figures["memory"]["peak"]
-    beside = f"{memory / GIB:8.2f} GiB {estimate / memory:6.2f}" if memory else f"{'–':>19}"
+    memory, peak = figures["memory_measured"], figures["memory"]["peak"]
+    beside = f"{memory / GIB:8.2f} GiB {peak / memory:6.2f}" if memory else f"{'–':>19}"
     print(
         f"{figures['scale']:12}",
         f"{figures['parameters_counted'] / 1e6:9,.1f}M",
         f"{figures['parameters'] / figures['parameters_counted']:6.3f}",
         f"{figures['flops_counted']:9.2e} {figures['flops'] / figures['flops_counted']:6.3f}",
-        f"{beside}  {estimate / GIB:8.2f} GiB",
+        f"{beside}  {peak / GIB:8.2f} GiB",
         flush=True,
     )
 
@@ -153,6 +178,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--gradient-checkpointing", action="store_true")
+    parser.add_argument("--rank", type=int, help="train adapters of this rank, and nothing else")
     parser.add_argument("--fits", type=float, default=8, help="GiB that a step may take")
     parser.add_argument("--json", type=Path, help="where to write the figures, too")
     parser.add_argument("--grow", help=argparse.SUPPRESS)

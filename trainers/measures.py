@@ -110,8 +110,10 @@ def steps_per_second_at_peak(
     known = recorded_device(device)
     if known is None:
         return None
+    adapter = spec.train.adapter
+    adapted = None if adapter is None else adapter.parameters(model)
     flops = sum(
-        rows * width * flops_per_token(model, width, embedding)
+        rows * width * flops_per_token(model, width, embedding, adapted)
         for width, rows in computed_widths(spec).items()
     )
     return workers * known.peak[spec.train.precision] / flops

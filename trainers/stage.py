@@ -24,6 +24,7 @@ from fope_lab.data.rows import IGNORED
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_for_stage, load_tokenizer
 from fope_lab.model import load_model, read_config, save_model
 from fope_lab.model.decoder import Decoder
+from fope_lab.model.lora import add_adapter, merge_adapter
 from fope_lab.stages.metric import Measurement, ResultRecord
 from fope_lab.stages.training import Extend, Finetune, FurtherTraining, Pretrain, TrainingConfig
 from fope_lab.store.records import first_line
@@ -172,7 +173,11 @@ def _first_model(spec: TrainingConfig, parents: Mapping[str, Path]) -> Decoder:
         return Decoder(spec.model, spec.embedding, train_length=length, seed=spec.seed)
     assert isinstance(spec, FurtherTraining)
     resizing = spec.resizing if isinstance(spec, Extend) else "draw"
-    return load_model(parents[MODEL], embedding=spec.embedding, seed=spec.seed, resizing=resizing)
+    model = load_model(parents[MODEL], embedding=spec.embedding, seed=spec.seed, resizing=resizing)
+    merge_adapter(model)  # of a training before
+    if spec.train.adapter is not None:
+        add_adapter(model, spec.train.adapter, spec.seed)
+    return model
 
 
 def run(

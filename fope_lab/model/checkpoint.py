@@ -19,6 +19,7 @@ from fope_lab.data.tokenizers.tokenizer import beside
 from fope_lab.embeddings.base import Embedding, EmbeddingError
 from fope_lab.embeddings.spec import TRANSFORMS, Spec, parse_embedding
 from fope_lab.embeddings.within import Within
+from fope_lab.model.adapter import Adapter
 from fope_lab.model.checkpoint_files import (
     SHARDS,
     WEIGHTS,
@@ -60,6 +61,7 @@ class _Fields:
     context_length: PositiveInt
     tokenizer: str
     plugins: tuple[str, ...] = ()
+    adapter: Adapter | None = None
 
 
 def _our_config(description: dict[str, Any], source: ConfigSource) -> CheckpointConfig:
@@ -78,6 +80,7 @@ def _our_config(description: dict[str, Any], source: ConfigSource) -> Checkpoint
             train_length=given.train_length,
             context_length=given.context_length,
             tokenizer=beside(source.folder, given.tokenizer),
+            adapter=given.adapter,
         )
     except CheckpointError:
         raise
@@ -128,7 +131,9 @@ def save_model(
     """
     from safetensors.torch import save_file
 
-    directory = Path(path)
+    from fope_lab.model.lora import adapter_of
+
+    directory, adapter = Path(path), adapter_of(model)
     directory.mkdir(parents=True, exist_ok=True)
     save_file(dict(model.untied_state() if weights is None else weights), directory / WEIGHTS)
     description = {
@@ -139,6 +144,7 @@ def save_model(
         "context_length": context_length,
         "tokenizer": tokenizer,
         **plugins_of(model.embedding),
+        **({} if adapter is None else {"adapter": dataclasses.asdict(adapter)}),
     }
     (directory / CONFIG).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
 
@@ -173,6 +179,7 @@ def load_model(
     import torch
 
     from fope_lab.model.decoder import Decoder
+    from fope_lab.model.lora import add_adapter
 
     name = hub_name(path)
     directory = model_folder(name) if name else Path(path)
@@ -201,6 +208,8 @@ def load_model(
             train_length=config.train_length,
             seed=seed,
         )
+        if config.adapter is not None:
+            add_adapter(model, config.adapter, seed)
     if model.embedding != config.embedding:
         weights = _with_embedding_of(model, weights, config.embedding, resizing)
     if differences := _differences(model, weights):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fope_lab.config.problems import UserError
 from fope_lab.embeddings.base import Embedding
+from fope_lab.model.adapter import Adapter
 from fope_lab.model.config import ModelConfig
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class CheckpointConfig:
     """Everything that a checkpoint states besides its weights.
 
     `train_length` is the original training length in tokens, `context_length` the length in tokens
-    at which the model was last trained.
+    at which the model was last trained. `adapter` has not been merged into the weights.
     """
 
     model: ModelConfig
@@ -32,6 +33,7 @@ class CheckpointConfig:
     train_length: int
     context_length: int
     tokenizer: str
+    adapter: Adapter | None = None
 
 
 @dataclass(frozen=True)

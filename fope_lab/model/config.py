@@ -225,14 +225,19 @@ def flops_per_token(
     config: ModelConfig,
     length: int,
     embedding: Embedding | None = None,
+    adapted: int | None = None,
 ) -> float:
     """The FLOPs of training on one token of a sequence of `length` tokens, forward and backward.
 
     They are six for each weight of a matrix product, including the head but not norms, biases and
     the lookup of embeddings, and those of causal attention at its mean context, (length + 1)/2
     without the windows of the layers of an `embedding`. A forward pass alone takes a third of them.
+    If only `adapted` parameters of adapters learn, the weights have no gradients, which a third of
+    their FLOPs would compute.
     """
     weights: float = _matrices(config) + config.vocab_size * config.hidden_size
+    if adapted is not None:
+        weights = weights * 2 / 3 + adapted
     if embedding is None:
         attended = config.num_layers * config.num_heads * config.head_dim * (length + 1)
         return 6 * (weights + attended)

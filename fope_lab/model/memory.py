@@ -16,6 +16,8 @@ moments). For the backward pass a layer keeps, for each token,
 
 and, in bfloat16, a copy of its matrices, and a copy of the input for each product with it. Scores
 are never held. With gradient checkpointing all layers keep 4·W, and one layer at a time the rest.
+With an adapter, norms keep their inputs alone, the input of a projection is kept if it has one,
+and so are the results of A; the head has no gradient.
 The head keeps 12·W for each token, and its own gradient twice, 8·V·W (12·V·W in bfloat16, whose
 products are widened first). A loss holds CHUNK_LOGITS logits at a time, or all if they are fewer.
 The backward pass of a feed-forward block needs b·3·I for each token.
@@ -32,6 +34,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fope_lab.model.adapter import PROJECTIONS, Adapter
 from fope_lab.model.config import (
     BRANCHES,
     CHUNK_LOGITS,
@@ -51,6 +54,8 @@ GRADIENTS_OF_HEAD: Mapping[int, int] = {4: 2, 2: 3}
 COPIES_OF_LOGITS: Mapping[int, int] = {4: 1, 2: 2}
 """How many copies of the head's gradient, and of a chunk of logits, exist at once, by the bytes of
 a number: in float32 the gradient replaces the logits in place."""
+COPIES_OF_HEAD: Mapping[int, float] = {4: 0, 2: 0.5}
+"""How many copies of a head without a gradient exist: its products have narrow numbers."""
 
 KEPT_BY_NORM: Mapping[str, int] = {"rms": 2, "shifted_rms": 2, "layer": 1}
 """How many tensors of hidden_size a norm keeps, by its kind."""
@@ -59,7 +64,12 @@ KEPT_BY_QK_NORM: Mapping[str, int] = {"none": 0, "rms": 2 * WIDE, "head_rms": 2 
 number of matrix products."""
 
 KEPT_INNER: Mapping[str, int] = {"swiglu": 4, "geglu": 4, "relu": 1, "gelu": 2, "gelu_tanh": 2}
-"""How many tensors of intermediate_size a feed-forward block keeps, by its kind."""
+"""How many tensors of intermediate_size a feed-forward block keeps, by its kind. The last is what
+its second projection reads, which ReLU needs itself."""
+
+
+ATTENTION, INNER = PROJECTIONS[:3], PROJECTIONS[4:6]
+"""The projections that read the same states."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,29 +94,33 @@ def training_memory(
     micro_batches: int = 1,
     learned: int = 0,
     shards: int = 1,
+    adapter: Adapter | None = None,
 ) -> Memory:
     """The memory of a step of AdamW on `micro_batches` batches of `batch` sequences.
 
     `length` is in tokens, and `learned` counts the parameters of the position embedding. With
     `shards` (FSDP2) a worker holds that share of weights, gradients and optimizer state, and the
-    whole tensors that it computes with: the token embedding, the head and one layer.
+    whole tensors that it computes with: the token embedding, the head and one layer. With an
+    `adapter` only its parameters and `learned` have gradients and moments.
     """
     tokens, number = batch * length, NUMBER[precision]
     size = parameters(config)
-    total = size.total + learned
-    weights = gradients = WIDE * -(-total // shards)
+    added = 0 if adapter is None else adapter.parameters(config)
+    total = size.total + learned + added
+    trained = total if adapter is None else learned + added
+    weights, gradients = WIDE * -(-total // shards), WIDE * -(-trained // shards)
     if shards > 1:
         gathered = WIDE * (size.head + size.embedding + _of_layer(config))
-        weights, gradients = weights + gathered, gradients + gathered
-    kept, copies = _kept(config, number) * tokens, _copies(config, number)
+        weights, gradients = weights + gathered, gradients + (0 if adapter else gathered)
+    kept, copies = _kept(config, number, adapter) * tokens, _copies(config, number)
     most, of_positions = _kept_by(embedding, config, length, number)
     layers = config.num_layers * (kept + copies) + of_positions * tokens
     if gradient_checkpointing:  # autocast keeps all copies until the end of the forward pass
         inputs = config.num_layers * WIDE * config.hidden_size * tokens
         layers = inputs + max(config.num_layers * copies, kept + copies + most * tokens)
     backward = 3 * number * config.intermediate_size * tokens
-    activations = layers + backward + _head(config, number, tokens)
-    optimizer = 2 * WIDE * -(-total // shards)
+    activations = layers + backward + _head(config, number, tokens, adapter is None)
+    optimizer = 2 * WIDE * -(-trained // shards)
     held = gradients + activations if micro_batches > 1 else max(gradients, activations)
     return Memory(
         weights=weights,
@@ -136,21 +150,28 @@ def reading_memory(
     return Memory(weights=weights, activations=activations, peak=weights + activations)
 
 
-def _kept(config: ModelConfig, number: int) -> int:
+def _kept(config: ModelConfig, number: int, adapter: Adapter | None) -> int:
     """The bytes that a layer keeps for the backward pass, for each token."""
     queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    kept = KEPT_BY_NORM[config.norm] * WIDE * config.hidden_size
+    learns = PROJECTIONS if adapter is None else adapter.targets
+    kept = (KEPT_BY_NORM[config.norm] if adapter is None else 1) * WIDE * config.hidden_size
     norms = NORMS_OF_LAYER[config.norm_place] * kept
     if config.parallel and config.norm_place != "post":  # two norms of the same states
         norms -= WIDE * config.hidden_size
     of_dimension = KEPT_BY_QK_NORM.get(config.qk_norm, number)
-    qk_norm = of_dimension * (queries + keys)
+    qk_norm = (of_dimension if adapter is None else min(of_dimension, WIDE)) * (queries + keys)
     inner = KEPT_INNER[config.feed_forward]
+    if "down_proj" not in learns and config.feed_forward != "relu":
+        inner -= 1
     # Autocast copies the inputs of q, k and v, and of gate and up, one by one.
-    copies = 3 + BRANCHES[config.feed_forward] if number < WIDE else 2
+    reads = [sum(name in learns for name in of) for of in (ATTENTION, INNER)]
+    reads[1] = min(reads[1], BRANCHES[config.feed_forward])
+    copies = sum(reads) if number < WIDE else sum(map(bool, reads))
     dropped = 2 if config.dropout else 0
     products = (copies + dropped) * config.hidden_size + 2 * queries + 2 * keys
     products += inner * config.intermediate_size
+    if adapter is not None:  # the results of A
+        products += adapter.rank * len(adapter.targets)
     return norms + qk_norm + number * products + WIDE * config.num_heads
 
 
@@ -178,10 +199,11 @@ def _of_layer(config: ModelConfig) -> int:
     return parameters(config).body // config.num_layers
 
 
-def _head(config: ModelConfig, number: int, tokens: int) -> int:
-    """The bytes of the final norm, the loss and the head's gradient."""
+def _head(config: ModelConfig, number: int, tokens: int, learns: bool) -> int:
+    """The bytes of the final norm, the loss and the head's gradient, if it learns."""
     states = 3 * WIDE * config.hidden_size * tokens
-    gradient = GRADIENTS_OF_HEAD[number] * WIDE * config.vocab_size * config.hidden_size
+    copies = GRADIENTS_OF_HEAD[number] if learns else COPIES_OF_HEAD[number]
+    gradient = int(copies * WIDE * config.vocab_size * config.hidden_size)
     copies = COPIES_OF_LOGITS[number] + 2 * (config.logit_cap is not None)
     return states + gradient + copies * _logits(config, tokens)
 

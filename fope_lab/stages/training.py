@@ -11,6 +11,7 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.options import Options, PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, missing
 from fope_lab.config.roles import validation_role
+from fope_lab.model.adapter import Adapter
 from fope_lab.model.checkpoint import Resizing
 from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.internal import LEAST, BestOf, SwapEmbedding
@@ -117,6 +118,13 @@ class TrainSettings(Options):
             "The number of groups of rows of similar length in which a worker processes its batch;"
             " each group trims trailing padding. By default the rows keep their order and are"
             " processed whole. It changes numbers by rounding only, and what dropout draws."
+        ),
+    ] = None
+    adapter: Annotated[
+        Adapter | None,
+        Doc(
+            "Trains low-rank adapters of projections in place of all weights (LoRA), for further"
+            " training only; an export merges them. By default all weights are trained."
         ),
     ] = None
     gradient_checkpointing: Annotated[
@@ -289,6 +297,12 @@ class Pretrain(TrainingConfig, kind="pretrain"):
 
     def stands_alone(self) -> bool:
         return True
+
+    def problems(self) -> Iterable[Problem]:
+        yield from super().problems()
+        if self.train.adapter is not None:
+            fault = "an adapter changes weights that were trained before"
+            yield Problem(("train", "adapter"), fault, "a stage of kind extend or finetune")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,12 +30,14 @@ class Cost:
 def cost_of(spec: StageConfig, model: ModelConfig, embedding: Embedding, learned: int) -> Cost:
     """The cost of a stage; `learned` is how many parameters the embedding learns."""
     size = parameters(model)
-    size = replace(size, body=size.body + learned)
+    adapter = spec.train.adapter if isinstance(spec, TrainingConfig) else None
+    adapted = None if adapter is None else adapter.parameters(model)
+    size = replace(size, body=size.body + learned + (adapted or 0))
     memory = memory_of(spec, model, embedding, learned)
     cost = Cost(size, memory=memory.peak if memory else None, learned=learned)
     if isinstance(spec, TrainingConfig):
         flops = sum(
-            spec.train.steps * rows * width * flops_per_token(model, width, embedding)
+            spec.train.steps * rows * width * flops_per_token(model, width, embedding, adapted)
             for width, rows in computed_widths(spec).items()
         )
         return replace(cost, tokens=spec.train.steps * spec.train.batch_tokens, flops=flops)
@@ -71,6 +73,7 @@ def memory_of(
             micro_batches=-(-train.share(resources.size) // at_once),
             learned=learned,
             shards=resources.size if resources.strategy == "fsdp" else 1,
+            adapter=train.adapter,
         )
     batches = spec.largest_batches()
     if batches is None:

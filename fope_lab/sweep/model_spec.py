@@ -106,6 +106,10 @@ def model_spec_of(
         _check_tokenizer(model_spec, spec.tokenizer)
         model_spec = replace(model_spec, tokenizer=spec.tokenizer)
     if isinstance(spec, TrainingConfig):
+        if spec.train.adapter is not None:
+            faults = spec.train.adapter.misfits(model_spec.model)
+            if problems := [fault.under(("train", "adapter")) for fault in faults]:
+                raise ConfigError(problems)
         length = spec.data.length
         model_spec = replace(model_spec, last_trained_length=length, trained_mechanism=None)
     if longest := spec.max_sequence_length():

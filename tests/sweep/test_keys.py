@@ -83,7 +83,8 @@ pretrain.train: {tokens: [100001], batch_tokens: [1024], learning_rate: [0.002],
 extend: {from: [pretrain2], embedding: [null, rope, {type: fope-yarn, sigma: 0.2, factor: 4}],
   resizing: [expand]}
 extend.data: {length: [64], corpus: [pg19, {type: c4, limit: 5}]}
-extend.train: {tokens: [1], learning_rate: [1]}
+extend.train: {tokens: [1], learning_rate: [1],
+  adapter: [{rank: 2}, {rank: 3}, {rank: 2, alpha: 5}, {rank: 2, targets: [q_proj]}]}
 finetune: {from: [pretrain], tokenizer: [byte-level]}
 finetune.data: {length: [256], pack: [true]}
 finetune.data.corpus: {revision: [ffffffffffffffffffffffffffffffffffffffff], split: [test],

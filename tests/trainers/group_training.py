@@ -16,7 +16,9 @@ from torch import Tensor
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
 from fope_lab.model import ModelConfig
+from fope_lab.model.adapter import Adapter
 from fope_lab.model.decoder import Decoder
+from fope_lab.model.lora import add_adapter
 from fope_lab.stages.training import TrainSettings
 from trainers.optimizer import build_optimizer
 from trainers.workers import FLOAT32, STRATEGIES, OptimizerState, Precision, WorkerGroup
@@ -32,6 +34,7 @@ class Case:
     embedding: Any = "rope"
     sizes: tuple[tuple[str, Any], ...] = ()
     frozen: tuple[str, ...] = ()
+    adapter: Adapter | None = None
     gradient_checkpointing: bool = False
     bfloat16: bool = False
     exchange: Precision = FLOAT32
@@ -58,9 +61,16 @@ def new_model(case: Case) -> Decoder:
     config = ModelConfig(**{**sizes, "vocab_size": VOCABULARY, **dict(case.sizes)})
     model = Decoder(config, case.embedding, train_length=LENGTH)
     model.gradient_checkpointing = case.gradient_checkpointing
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(not name.startswith(case.frozen or "-"))
+    if case.adapter is not None:
+        add_adapter(model, case.adapter, seed=0)
+    let_learn(model, case)
     return model
+
+
+def let_learn(model: Decoder, case: Case) -> None:
+    for name, parameter in model.named_parameters():
+        learns = case.adapter is None or "lora" in name
+        parameter.requires_grad_(learns and not name.startswith(case.frozen or "-"))
 
 
 def rows_of(step: int) -> Batch:
@@ -81,8 +91,7 @@ def train(
     model = new_model(case)
     if start is not None:
         model.load_untied_state({name: one.clone() for name, one in start.weights.items()})
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad_(not name.startswith(case.frozen or "-"))
+        let_learn(model, case)
     model.train()
     module = workers.wrap(model, torch.device("cpu"), case.exchange)
     optimizer = build_optimizer(model, SETTINGS)

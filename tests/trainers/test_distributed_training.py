@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import pytest
 import torch
 from group_training import HALF, STEPS, Case, Trained, gone_on, group, train
 from processes import start
 
+from fope_lab.model.adapter import Adapter, Projection
 from fope_lab.stages.training import TrainSettings
 from trainers.step import exchange_precision
 from trainers.workers import FLOAT32, STRATEGIES, Precision, WorkerGroup
@@ -43,6 +44,11 @@ CASES["gates"] = Case(  # which see hidden states, and have parameters beside th
         "type": "layered",
         "pattern": [{"embedding": "fox", "window": 5}, {"type": "path", "query_scale": "ssmax"}],
     },
+    gradient_checkpointing=True,
+    goes_on=True,
+)
+CASES["adapters"] = Case(
+    adapter=Adapter(rank=4, alpha=16.0, targets=get_args(Projection)),
     gradient_checkpointing=True,
     goes_on=True,
 )

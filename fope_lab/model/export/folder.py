@@ -28,6 +28,7 @@ from fope_lab.model.export.sources import MODEL_FILE, model_sources
 from fope_lab.model.export.tokenizer import as_huggingface
 from fope_lab.model.families.base import FAMILIES, family_config
 from fope_lab.model.families.tensors import written_tensors
+from fope_lab.model.lora import merge_adapter
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,6 +60,7 @@ def export(
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CheckpointError(f"{target} exists already and is not an empty folder")
     model, config = load_model(path), read_config(path)
+    merge_adapter(model)
     target.parent.mkdir(parents=True, exist_ok=True)
     # Written beside the target and renamed when complete, so that nobody sees half a model.
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
