@@ -20,14 +20,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fope_lab.cli import completion
-from fope_lab.cli.commands import catalogue, models, running, store, sweeps, watching
+from fope_lab.cli.commands import catalogue, check, models, running, store, sweeps, watching
 from fope_lab.cli.shared_options import Command
 from fope_lab.config.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.config.console import mute_stdout
 from fope_lab.config.environment import INTERRUPTED, OK, WRONG_INPUT
 from fope_lab.config.problems import UserError, did_you_mean, name_list
 
-MODULES = (sweeps, running, watching, models, store, catalogue, completion)
+MODULES = (sweeps, running, watching, models, check, store, catalogue, completion)
 COMMANDS: Mapping[str, Command] = {
     command.name: command for module in MODULES for command in module.COMMANDS
 }
