@@ -18,7 +18,7 @@ from shrunken import small_embedding, small_length, small_model, small_stage
 
 from fope_lab.analysis import Analysis
 from fope_lab.config.roles import candidate_role
-from fope_lab.data.corpora import local as local_corpora
+from fope_lab.data.corpora import python
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.packing import write_packed
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
@@ -168,7 +168,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)  # nothing here outlives the test
         sources = [Path(module.__file__).read_bytes() for module in (dataclasses, functools)]
-        patch.setattr(local_corpora, "standard_library", lambda corpus: sources)
+        patch.setattr(python, "standard_library", lambda corpus: sources)
         # The questions of benchmarks are not here, and answers of a model that knows nothing are
         # as long as they may be.
         patch.setattr(DownstreamTask, "questions", lambda task, store: [QUESTION])

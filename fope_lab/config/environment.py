@@ -23,6 +23,7 @@ EXTRA_OF = {
     "huggingface_hub": "train",
     "lm_eval": "lm-eval",
     "mlflow": "tracking",
+    "pyarrow": "train",
     "ray": "cluster",
     "requests": "tracking",
     "safetensors": "train",

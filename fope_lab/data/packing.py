@@ -181,12 +181,12 @@ def write_packed(
         parts = tokenised(corpus.documents(split), corpus.kind, tokenizer, processes)
         for part in stack.enter_context(closing(parts)):
             tokens.append(part.tokens)
-            starts.append(count + np.cumsum(part.sizes) - part.sizes)
+            starts.append(count + part.starts)
             if part.loss is not None:
                 loss.append(part.loss)
                 counted += int(part.loss.sum())
             count += len(part.tokens)
-            documents += len(part.sizes)
+            documents += len(part.starts)
             progress(documents, count)
     if not documents:
         hint = "; of a text file, it is the last tenth, by default cut at an empty line"

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.corpora.base import characters
+from fope_lab.data.corpora.base import TokenPiece, characters
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
@@ -40,13 +40,14 @@ SERVE = "import sys; from fope_lab.data.tokenising import serve; serve(int(sys.a
 
 @dataclass(frozen=True)
 class Encoded:
-    """Concatenated documents: `tokens` (tokens,), `loss` (tokens,), `sizes` (documents,) in tokens.
+    """Concatenated documents: `tokens` (tokens,), `loss` (tokens,), and `starts` (documents,), the
+    places of their first tokens.
 
     `loss` is 1 for tokens that count in the loss and 0 for the others; None means that all count.
     """
 
     tokens: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    starts: NDArray[np.int64]
     loss: NDArray[np.uint8] | None
 
 
@@ -72,7 +73,7 @@ def encoded(kind: str, tokenizer: Tokenizer, documents: Sequence[Any]) -> Encode
     total = int(sizes.sum())
     return Encoded(
         np.fromiter(chain.from_iterable(ids), np.int64, total),
-        sizes,
+        np.cumsum(sizes) - sizes,
         None if loss is None else np.fromiter(chain.from_iterable(loss), np.uint8, total),
     )
 
@@ -82,11 +83,38 @@ def tokenised(
 ) -> Generator[Encoded, None, None]:
     """Yield the tokens of documents of a kind, a batch of documents at a time, in order.
 
-    One process is the calling one. Closing the generator ends the workers. Raises what the
-    tokenizer raises, and DataError if a worker ends early.
+    One process is the calling one, which alone reads what is tokens already. Closing the generator
+    ends the workers. Raises what the tokenizer raises, and DataError if a worker ends early.
     """
+    if kind == "tokens":
+        return _marked(documents, tokenizer)
     encode = _in_this_process if processes == 1 else _in_processes
     return encode(_batches(documents), kind, tokenizer, processes)
+
+
+def _marked(pieces: Iterable[TokenPiece], tokenizer: Tokenizer) -> Generator[Encoded, None, None]:
+    """Yield tokens with the places where documents begin: at a whole piece, after an end-of-text
+    token, and at a beginning-of-text token, which is taken off. Raises DataError for an id that the
+    tokenizer does not have."""
+    prefix = np.array(tokenizer.prefix_ids, np.int64)
+    mark = prefix if len(prefix) == 1 else prefix[:0]
+    begins = True
+    for where, given, whole in pieces:
+        ids = given.astype(np.int64)
+        wrong = np.flatnonzero((ids < 0) | (ids >= tokenizer.tokens))
+        if len(wrong):
+            has = f"the tokenizer has the ids 0 to {tokenizer.tokens - 1:,}"
+            raise DataError(f"{where}: found the id {ids[wrong[0]]:,}, but {has}")
+        if whole:
+            ids = ids[len(prefix) :] if np.array_equal(ids[: len(prefix)], prefix) else ids
+            ended = len(ids) > 0 and ids[-1] == tokenizer.eos_id
+            ids = ids if ended else np.append(ids, tokenizer.eos_id)
+            yield Encoded(ids, np.zeros(1, np.int64), None)
+        elif len(ids):
+            kept = ~np.isin(ids, mark)
+            borders = np.append(begins, (ids[:-1] == tokenizer.eos_id) | ~kept[:-1])
+            begins = bool(ids[-1] == tokenizer.eos_id or not kept[-1])
+            yield Encoded(ids[kept], np.flatnonzero(borders[kept]), None)
 
 
 def serve(descriptor: int) -> None:

@@ -254,6 +254,10 @@ class StageConfig(Options, ABC):
         """The content of local files, which the key has instead of fields. Raises DataError."""
         return {}
 
+    def in_words(self) -> str:
+        """What the plan says of the stage beside its state; nothing of most."""
+        return ""
+
     def missing_resource(self, store: Path | None) -> str | None:
         """What the stage needs and the store lacks, and what to do about it."""
         return None

@@ -42,6 +42,9 @@ class PrepareData(StageConfig, kind="prepare-data"):
     tokenizer: TokenizerSection
     split: Literal["train", "validation"]
 
+    def in_words(self) -> str:
+        return f"held out: {self.corpus.held_out()}" if self.split == "validation" else ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainTokenizer(StageConfig, kind="train-tokenizer"):

@@ -24,6 +24,7 @@ from fope_lab.config.problems import (
 )
 from fope_lab.config.roles import MODEL, TOKENIZER, candidate_role, text_role, validation_role
 from fope_lab.data.corpora.base import Corpus, Split
+from fope_lab.data.corpora.tokens import OfTokenizer
 from fope_lab.data.olmo_eval import GPT_NEOX, GPT_NEOX_SHA256
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.base import task_problem
@@ -123,7 +124,7 @@ def _settings_without_effect(spec: TrainingConfig) -> Iterator[Problem]:
 def _corpus_problems(
     spec: StageConfig, inputs: Iterable[Input], tokenizer: TokenizerRecipe
 ) -> Iterator[Problem]:
-    readable = ("pairs", "chats") if isinstance(spec, Finetune) else ("text",)
+    readable = ("pairs", "chats") if isinstance(spec, Finetune) else ("text", "tokens")
     for each in inputs:
         kind, holds = each.corpus.kind, f"the corpus {corpus_label(each.corpus)} holds"
         if kind not in readable:
@@ -132,6 +133,10 @@ def _corpus_problems(
         elif kind == "chats" and not may_write_chats(tokenizer):
             unfit = f"the tokenizer {tokenizer_label(tokenizer)} has no chat template"
             yield Problem(each.path, f"{holds} chats, and {unfit} to write them in")
+        elif isinstance(each.corpus, OfTokenizer) and (
+            problem := each.corpus.tokenizer_problem(tokenizer)
+        ):
+            yield Problem(each.path, problem)
 
 
 class PreparationStages:
@@ -187,6 +192,7 @@ class PreparationStages:
         spec: StageConfig
         missing: tuple[str, ...] = ()
         if isinstance(recipe, TrainedTokenizer):
+            self._check(recipe.corpus)
             spec = TrainTokenizer(tokenizer=recipe, resources=self._resources)
             identity = recipe.identity(self._corpora.identity(recipe.corpus))
             missing = self._corpora.missing(recipe.corpus)
@@ -201,10 +207,15 @@ class PreparationStages:
             missing_files=missing,
         )
 
+    def _check(self, corpus: Corpus) -> None:
+        if not self._corpora.missing(corpus):
+            corpus.check()
+
     def _tokenize(self, corpus: Corpus, tokenizer: TokenizerRecipe, split: Split) -> Stage:
         spec = PrepareData(
             corpus=corpus, tokenizer=tokenizer, split=split, resources=self._resources
         )
+        self._check(corpus)
         _, parents, identity = self._tokenizer(tokenizer)
         return make_stage(
             spec,

@@ -18,7 +18,7 @@ import yaml
 from fope_lab.config.atomic_files import write_atomic
 from fope_lab.config.problems import ConfigError, did_you_mean, name_list, shown
 from fope_lab.config.yaml_document import Document
-from fope_lab.data.corpora.local import Files
+from fope_lab.data.corpora.files import Files
 from fope_lab.data.problems import DataError
 from fope_lab.model.hub import PREFIX
 from fope_lab.stages.base import FILE_KINDS, STAGE_TYPES

@@ -19,7 +19,7 @@ from typing import Any
 
 from fope_lab.config.problems import ConfigError
 from fope_lab.data.corpora.base import Corpus
-from fope_lab.data.corpora.local import file_sha256
+from fope_lab.data.corpora.files import file_sha256
 from fope_lab.data.corpora.registry import CORPORA
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import ROWS, WEIGHT
@@ -104,10 +104,11 @@ class LocalCorpora:
             return {}  # the section's own check reports it
         if not named.places():
             return {}
-        resolved, found = None, dict[str, str]()
+        resolved, found, identity = None, dict[str, str](), dict[str, Any]()
         try:
             resolved = named.resolved(folder)
             found = {path: file_sha256(Path(path)) for path in resolved.local_files()}
+            identity = resolved.identity()
         except DataError:
             resolved = None
         known = next(self._known(named, folder, sweep), None)
@@ -121,7 +122,7 @@ class LocalCorpora:
             if not any(os.path.isabs(os.path.expanduser(place)) for place in named.places()):
                 found = {os.path.relpath(path, folder): sha256 for path, sha256 in found.items()}
             said, now = named.canonical(), time.time()
-            record = CorpusRecord(said, str(folder), sweep, found, resolved.identity(), now)
+            record = CorpusRecord(said, str(folder), sweep, found, identity, now)
             self._read[(_text(said), folder, sweep)] = LocalCorpus(record, resolved.canonical())
         return {}
 

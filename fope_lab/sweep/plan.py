@@ -12,7 +12,7 @@ from typing import Protocol
 
 from fope_lab.config.problems import SweepError
 from fope_lab.config.yaml_document import Document
-from fope_lab.stages.internal import Select, SwapEmbedding
+from fope_lab.stages.internal import SwapEmbedding
 from fope_lab.stages.key import parts_of_embedding, parts_of_stage
 from fope_lab.stages.training import TRAINING_RECORD, TrainingConfig
 from fope_lab.store.attempts import TimeTaken, over_attempts
@@ -218,8 +218,8 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
         else:
             parents = [by_key[key].section for key in unfinished_parents(stage, found)]
             reason = _reason(state, parents)
-            if isinstance(stage.spec, Select):
-                reason = f"{reason}; {stage.spec.in_words()}"
+            if words := stage.spec.in_words():
+                reason = f"{reason}; {words}"
         states[stage.key] = replace(state, reason=reason)
     return Plan(sweep, states, {key: files for key, files in changes.items() if files})
 

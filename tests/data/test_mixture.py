@@ -50,13 +50,6 @@ def make(prepared: dict[str, Path], spec: Any = MIX, **options: Any) -> Training
     return TrainingData(data, prepared, BYTE, **{"batch_size": 12, "seed": 3, **options})
 
 
-def pack(text: str, directory: Path) -> PackedCorpus:
-    (directory / "text.txt").write_text(text)
-    corpus = parse_corpus({"files": "text.txt"}, directory)
-    write_packed(directory, corpus, BYTE, "train")
-    return PackedCorpus(directory, {})
-
-
 WEIGHTS = st.lists(st.integers(1, 20).map(lambda w: w / 10), min_size=1, max_size=4)
 
 
@@ -141,8 +134,8 @@ def test_labels_are_the_next_tokens(prepared: dict[str, Path]) -> None:
     assert 0.3 < has_loss.float().mean() < 0.9
 
 
-def test_an_epoch_predicts_every_token_once(tmp_path: Path) -> None:
-    packed = pack("".join(chr(65 + i) for i in range(50)), tmp_path)  # 51 tokens, all different
+def test_an_epoch_predicts_every_token_once(pack: Callable[[str], PackedCorpus]) -> None:
+    packed = pack("".join(chr(65 + i) for i in range(50)))  # 51 tokens, all different
     rows = TextRows(packed, 5, (0, 0))
     epochs = []
     for epoch in range(3):
@@ -157,9 +150,9 @@ def test_an_epoch_predicts_every_token_once(tmp_path: Path) -> None:
 
 
 def test_data_that_can_give_no_row_is_one_clear_error(
-    prepared: dict[str, Path], tmp_path: Path
+    prepared: dict[str, Path], pack: Callable[[str], PackedCorpus]
 ) -> None:
-    packed = pack("four", tmp_path)
+    packed = pack("four")
     assert len(TextRows(packed, 4, (0, 0)).rows(0, 3).ids) == 3
     with pytest.raises(DataError, match="has 5 tokens; a length of 5 needs at least 6"):
         TextRows(packed, 5, (0, 0))

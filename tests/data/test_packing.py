@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fope_lab.data.corpora.base import Corpus, Split
-from fope_lab.data.corpora.local import PythonDocs
+from fope_lab.data.corpora.python import PythonDocs
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.problems import DataError
@@ -33,10 +33,8 @@ class WideTokenizer(ByteTokenizer):
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Corpus:
-    for index, text in enumerate(["Ä document.", "b", "third\n"]):
-        (tmp_path / f"{index}.txt").write_text(text, encoding="utf-8")
-    return parse_corpus({"files": "*.txt"}, tmp_path)
+def corpus(whole_texts: Callable[..., Corpus]) -> Corpus:
+    return whole_texts("Ä document.", "b", "third\n")
 
 
 def pack(corpus: Corpus, directory: Path, tokenizer: ByteTokenizer = BYTE) -> PackedCorpus:

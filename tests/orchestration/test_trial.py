@@ -315,13 +315,13 @@ def test_a_stage_whose_code_changed_while_the_run_was_at_work_fails(
     stage.spec.entry_point = "trainers.data:prepare_data"
     files = trial.source_of(trial.modules_of(stage))
     code = {path: file.code for path, file in files.items()}
-    [name, *_] = [path for path in code if "corpora/local.py" in path]
+    [name, *_] = [path for path in code if "corpora/files.py" in path]
     state = run_until_ended(
         Order("key", {"key": stage}, "me"), store, code={**code, name: "0" * 20}
     )
     assert state.status is Status.FAILED
     assert state.reason == (
-        "local.py changed while this run was at work; run the same command again"
+        "files.py changed while this run was at work; run the same command again"
     )
     assert folder.state().status is Status.NOT_STARTED
 

@@ -40,7 +40,7 @@ BARE_EMBEDDINGS = (
 )
 BARE_CORPORA = (
     f"(allowed: {', '.join(sorted(CORPORA.names()))}, and with options dataset, dataset-chat, "
-    "dataset-joined, dataset-pairs, files)"
+    "dataset-joined, dataset-pairs, dataset-tokens, files, token-ids)"
 )
 
 
@@ -110,7 +110,7 @@ BARE_CORPORA = (
          "https://huggingface.co/datasets/someone/something/commits/main"),
         ("c4", "python-docstrings",
          "data.corpus: the corpus python-docstrings holds pairs; a stage of kind pretrain reads "
-         "text"),
+         "text or tokens"),
         ("{corpus: c4, length: 64}", "{length: 64, mix: [{corpus: c4}, {task: passkee}]}",
          "data.mix[1].task: unknown task 'passkee'; did you mean 'passkey'? "
          f"(allowed: {', '.join(sorted(TASKS.entries))})"),
@@ -179,7 +179,7 @@ def test_a_wrong_pretraining(tmp_path: Path, old: str, new: str, expected: str) 
          "tokens: found 64, needs more than the largest length 64"),
         ("kind: perplexity, corpus: python-docstrings, lengths: [64]",
          "corpus: the corpus python-docstrings holds pairs; a stage of kind perplexity reads "
-         "text"),
+         "text or tokens"),
         ("kind: passkey, lengths: [64], form: symbolc",
          "form: found 'symbolc'; did you mean 'symbolic'? (allowed: english, symbolic)"),
         ("kind: passkey, lengths: [64, 11], form: symbolic",

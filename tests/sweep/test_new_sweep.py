@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fope_lab.cli import main
-from fope_lab.data.corpora.local import Files
+from fope_lab.data.corpora.files import Files
 from fope_lab.sweep import load_sweep
 
 PARAGRAPHS = "\n\n".join(f"Paragraph {i} of a text that has many of them." for i in range(400))

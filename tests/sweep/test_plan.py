@@ -97,7 +97,7 @@ def test_nothing_in_the_store(two: Plan, store: Store) -> None:
     expected = {
         TRAIN: ("run", "not in the store"),
         ROPE: ("run", "not in the store; after prepare-data"),
-        VALIDATION: ("run", "not in the store"),
+        VALIDATION: ("run", "not in the store; held out: the split validation"),
         ROPE_TEXT: ("run", "not in the store; after pretrain, prepare-data"),
         NOPE: ("run", "not in the store; after prepare-data"),
         NOPE_TEXT: ("run", "not in the store; after pretrain, prepare-data"),

@@ -1,7 +1,7 @@
 """The base class of corpora: a frozen dataclass of options with an identity and its documents.
 
-A corpus of text yields strings, a corpus of supervised pairs yields (prompt, answer), and a corpus
-of chats yields lists of messages. Defining a subclass registers it under its `name`.
+A corpus of text yields strings, one of tokens pieces of their ids, one of supervised pairs (prompt,
+answer), and one of chats lists of messages. Defining a subclass registers it under its `name`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,44 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+
+from numpy.typing import NDArray
 
 from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.data.chat import Chat
 
 Split = Literal["train", "validation"]
 Pair = tuple[str, str]
-Kind = Literal["text", "pairs", "chats"]
+Kind = Literal["text", "tokens", "pairs", "chats"]
 T = TypeVar("T")
 
 HELD_OUT = 10
 """One part in this many is held out for validation if a corpus has no validation split."""
 TAIL = (0.8, 0.9)
-"""A document is cut at the paragraph break nearest to the second fraction of its length, but not
-before the first fraction."""
+"""A document is cut at the break nearest to the second fraction of its length, but not before the
+first fraction."""
+BREAKS = {"paragraph": "\n\n", "line": "\n", "word": " "}
+"""What stands between the parts that a text may be cut into, the largest first."""
+TENTHS = f"every {HELD_OUT}th document"
+ENDS = "the end of each document, cut where a paragraph ends"
+"""What is held out, in words."""
+EXACT = "exact"
+"""The cut of a text after nine tenths of its characters, wherever that is."""
 
+
+class TokenPiece(NamedTuple):
+    """Token ids (tokens,) in the order of their text, with their place in words. A `whole` piece is
+    one document; of others, a document may go on in the next piece."""
+
+    where: str
+    ids: NDArray[Any]
+    whole: bool
+
+
+Documents = Iterator[str] | Iterator[TokenPiece] | Iterator[Pair] | Iterator[Chat]
 
 CORPUS_TYPES: NamedTypes[Corpus] = NamedTypes("fope_lab.data.corpora")
 """Every type of corpus: a class in a file of this package."""
@@ -70,38 +91,58 @@ class Corpus(ABC):
         """The shortest description, with absolute paths; parsing it gives the corpus."""
         return {"type": self.name, **given_options(self)}
 
+    def check(self) -> None:  # noqa: B027 - most corpora are checked where they are read
+        """Raise DataError if a look at the local files of a resolved corpus shows that they can't
+        be read."""
+
+    def held_out(self) -> str:
+        """What the validation split is, in words."""
+        return TENTHS
+
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """All that determines the documents, as JSON: content hashes of local files, or name and
         pinned revision on the hub. Needs no download, and is the same on every machine."""
 
     @abstractmethod
-    def documents(self, split: Split) -> Iterator[str] | Iterator[Pair] | Iterator[Chat]:
+    def documents(self, split: Split) -> Documents:
         """Yield the documents of a split in a fixed order, in bounded memory. Raises DataError if
         they can't be read."""
 
 
-def split_text(text: str) -> tuple[str, str]:
-    """Split a document into (train, validation): the last tenth or so, cut between two paragraphs.
-    Without a paragraph break in its last fifth, all of it is for training."""
+def split_text(text: str, cut: str = "paragraph") -> tuple[str, str]:
+    """Split a document into (train, validation): the last tenth or so, cut between two paragraphs,
+    lines or words, or exactly. Without such a break in its last fifth, it is all for training."""
     start, aim = (int(len(text) * fraction) for fraction in TAIL)
-    before = text.rfind("\n\n", start, aim + 2)
-    after = text.find("\n\n", aim)
-    ends = [end + 2 for end in (before, after) if end >= 0 and text[end + 2 :].strip()]
+    if cut == EXACT:
+        return text[:aim], text[aim:]
+    mark = BREAKS[cut]
+    before = text.rfind(mark, start, aim + len(mark))
+    after = text.find(mark, aim)
+    ends = [end + len(mark) for end in (before, after) if end >= 0]
+    ends = [end for end in ends if text[end:].strip()]
     if not ends:
         return text, ""
-    cut = min(ends, key=lambda end: abs(end - aim))
-    return text[:cut], text[cut:]
+    end = min(ends, key=lambda end: abs(end - aim))
+    return text[:end], text[end:]
 
 
-def split_texts(texts: Iterable[str], split: Split, *, exactly: bool = False) -> Iterator[str]:
-    """The part of each text that belongs to a split, unless it is empty: cut between paragraphs, or
-    `exactly` a tenth of its characters before its end."""
+def split_texts(texts: Iterable[str], split: Split, cut: str = "paragraph") -> Iterator[str]:
+    """The part of each text that belongs to a split, unless it is empty."""
     for text in texts:
-        cut = int(len(text) * (1 - 1 / HELD_OUT))
-        train, validation = (text[:cut], text[cut:]) if exactly else split_text(text)
+        train, validation = split_text(text, cut)
         if part := train if split == "train" else validation:
             yield part
+
+
+def best_cut(texts: Iterable[str]) -> str:
+    """The largest break that leaves at least one of the texts a held-out part."""
+    kinds, best = [*BREAKS, EXACT], len(BREAKS)
+    for text in texts:
+        best = next((i for i in range(best) if split_text(text, kinds[i])[1]), best)
+        if best == 0:
+            break
+    return kinds[best]
 
 
 def split_items(items: Iterable[T], split: Split) -> Iterator[T]:
@@ -109,6 +150,15 @@ def split_items(items: Iterable[T], split: Split) -> Iterator[T]:
     for index, item in enumerate(items):
         if (index % HELD_OUT == HELD_OUT - 1) == (split == "validation"):
             yield item
+
+
+def split_documents(items: Iterable[T], split: Split) -> Iterator[T]:
+    """The items of a split, as by `split_items`; of fewer than ten, the last is for validation."""
+    rest = iter(items)
+    first = list(islice(rest, HELD_OUT))
+    if len(first) < HELD_OUT:
+        return iter(first[-1:] if split == "validation" else first[:-1])
+    return split_items(chain(first, rest), split)
 
 
 def characters(document: str | Pair | Chat) -> int:

@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from fope_lab.config.annotations import Doc
 from fope_lab.config.named_types import given_options
 from fope_lab.config.options import PositiveInt
-from fope_lab.config.problems import Problem, missing
+from fope_lab.config.problems import Problem, missing, unknown_name
 from fope_lab.data.chat import ASSISTANT, Chat
 from fope_lab.data.corpora.base import Corpus, Kind, Pair, Split, characters, sha256_of, split_items
-from fope_lab.data.corpora.local import file_sha256
+from fope_lab.data.corpora.files import file_sha256, saved_splits
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 
@@ -116,6 +116,16 @@ class Dataset(HubOrFolder, Corpus):
             if path.is_file() and not any(p[0] == "." for p in path.relative_to(folder).parts)
         ]
 
+    def check(self) -> None:
+        saved = saved_splits(Path(self.dataset)) if self.is_local else None
+        names = {"split": self.split, "validation_split": self.validation_split}
+        for field, name in names.items():
+            if saved and name is not None and name not in saved:
+                raise DataError(unknown_name((field,), f"split of {self.dataset}", name, saved))
+
+    def held_out(self) -> str:
+        return f"the split {split}" if (split := self.validation_split) else super().held_out()
+
     def identity(self) -> dict[str, Any]:
         options = given_options(self)
         if self.is_local:
@@ -166,13 +176,22 @@ class Dataset(HubOrFolder, Corpus):
                 f"{os.path.abspath(self.dataset)}; write ./{self.dataset} or move the folder"
             )
         try:
-            stream = datasets.load_dataset(
-                self.dataset, self.config, split=split, revision=self.revision, streaming=True
-            )
+            saved = saved_splits(Path(self.dataset)) if self.is_local else None
+            if saved is not None:
+                self.check()
+                folder = os.path.join(self.dataset, split) if saved else self.dataset
+                stream = datasets.load_from_disk(folder).to_iterable_dataset()
+            else:
+                stream = datasets.load_dataset(
+                    self.dataset, self.config, split=split, revision=self.revision, streaming=True
+                )
+        except DataError:
+            raise
         except (OSError, ValueError, RuntimeError) as error:
+            zstd = "; `pip install zstandard` adds it" if "type zstd not" in str(error) else ""
             raise self._error(
                 f" (config {self.config}, split {split}, revision {self.revision}) can't be loaded:"
-                f" {error}. Without the hub, give a local folder in the same format."
+                f" {error}{zstd}. Without the hub, give a local folder in the same format."
             ) from error
         if self.file_order == "listed":
             yield from stream

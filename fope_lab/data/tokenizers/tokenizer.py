@@ -15,7 +15,7 @@ from fope_lab.config.problems import unknown_name
 from fope_lab.config.roles import TOKENIZER
 from fope_lab.data.chat import Chat, Learnt, encode_by_template, write_chat
 from fope_lab.data.corpora.base import sha256_of
-from fope_lab.data.corpora.local import file_sha256
+from fope_lab.data.corpora.files import file_sha256
 from fope_lab.data.olmo_eval import COMMAND, GPT_NEOX, GPT_NEOX_FILE
 from fope_lab.data.problems import DataError
 

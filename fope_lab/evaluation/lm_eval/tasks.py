@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from fope_lab.config.problems import ConfigError, Problem, shown
-from fope_lab.data.corpora.local import file_sha256
+from fope_lab.data.corpora.files import file_sha256
 
 PACKAGE = "lm_eval"
 DEFAULT_METRICS = {

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fope_lab.config.problems import Problem
+from fope_lab.data.corpora.files import file_sha256
 from fope_lab.data.corpora.hub import HubOrFolder
-from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.problems import DataError
 
 DATASET = "L4NLP/LEval"
