@@ -201,7 +201,8 @@ def run(
 def _train(
     spec: TrainingConfig, writer: RunWriter, parents: Mapping[str, Path], workers: WorkerGroup
 ) -> dict[str, Any]:
-    settings, length, tokenizer = spec.train, spec.data.length, _tokenizer(spec, parents)
+    settings, length = spec.train, spec.data.length
+    tokenizer = _tokenizer(spec, parents).begun_by(spec.prefix)
     device, resumed = choose_device(spec.resources.gpus), writer.resumed_from
     if resumed is None or is_sharded(resumed.path):  # the workers read their shares of it later
         model = _first_model(spec, parents)
@@ -254,6 +255,8 @@ def _train(
     if held_out is not None:
         recorded["validation_rows"] = held_out.total
     recorded |= model_facts(model)
+    if tokenizer.prefix_ids:
+        recorded["prefix"] = list(tokenizer.prefix_ids)
     if examples := data.examples():
         recorded["examples"] = examples
     names = [metric.name for metric in spec.metrics() if metric.name in recorded]

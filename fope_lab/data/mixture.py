@@ -93,12 +93,18 @@ class TrainingData:
                 expected = {"tokenizer": tokenizer.identity(), "split": split}
                 packed = PackedCorpus(directories[text_role(index)], expected)
                 packed = packed.first_half() if first_half else packed
-                name = (index, seed)
+                name, prefix = (index, seed), tokenizer.prefix_ids
+                within = data.documents == "within"
                 rows = (
-                    TextRows(packed, data.length, name, within=data.documents == "within")
+                    TextRows(packed, data.length, name, within=within, prefix=prefix)
                     if packed.loss is None
                     else ExampleRows(
-                        packed, data.length, name, pad_id=tokenizer.pad_id, pack=data.pack
+                        packed,
+                        data.length,
+                        name,
+                        pad_id=tokenizer.pad_id,
+                        pack=data.pack,
+                        prefix=prefix,
                     )
                 )
             elif split == "train":

@@ -7,10 +7,12 @@ only predicted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
@@ -75,35 +77,62 @@ class TextRows:
     """Windows of `length` + 1 tokens, each sharing one token with the next, so that every token is
     predicted once per epoch.
 
-    A window may span several documents. With `within`, the documents are numbered, and the first
-    token of a document is not predicted. Raises DataError if the text is shorter than a window.
+    A window may span several documents. Each document begins with the tokens of `prefix`, which are
+    not predicted. With `within`, the documents are numbered, and the first token of each is not
+    predicted. Raises DataError if the text is shorter than a window.
     """
 
     def __init__(
-        self, packed: PackedCorpus, length: int, name: Name, *, within: bool = False
+        self,
+        packed: PackedCorpus,
+        length: int,
+        name: Name,
+        *,
+        within: bool = False,
+        prefix: Sequence[int] = (),
     ) -> None:
-        self._tokens, self._starts = packed.tokens, packed.starts
-        self._length = length
-        self.epoch: int | None = (len(packed.tokens) - 1) // length
+        self._tokens, self._length = packed.tokens, length
+        self._prefix = np.array(prefix, np.int64)
+        self._starts = packed.starts + len(prefix) * np.arange(len(packed.starts))
+        """Where the documents begin in the text with its prefixes."""
+        total = len(packed.tokens) + len(prefix) * len(packed.starts)
+        self.epoch: int | None = (total - 1) // length
         self.numbered = within
         if self.epoch < 1:
             identity = packed.info["identity"]
             raise DataError(
                 f"the {identity['split']} split of {identity['corpus']['type']} "
-                f"({packed.directory}) has {len(packed.tokens)} tokens; "
+                f"({packed.directory}) has {total} tokens; "
                 f"a length of {length} needs at least {length + 1}"
             )
         self._order = EpochOrder(self.epoch, ("text", *name))
 
     def rows(self, first: int, count: int) -> Rows:
         starts = self._order.items(first, count) * self._length
-        ids = self._tokens.windows(starts, self._length + 1)
-        if not self.numbered:
-            return Rows(ids, ids, None)
-        documents = self._documents(starts)
-        labels = ids.copy()
-        labels[:, 1:][documents[:, 1:] != documents[:, :-1]] = IGNORED
+        if len(self._prefix):
+            ids, of_prefix = self._with_prefix(starts)
+        else:
+            ids, of_prefix = self._tokens.windows(starts, self._length + 1), None
+        documents = self._documents(starts) if self.numbered else None
+        labels = ids if documents is None and of_prefix is None else ids.copy()
+        if documents is not None:
+            labels[:, 1:][documents[:, 1:] != documents[:, :-1]] = IGNORED
+        if of_prefix is not None:
+            labels[of_prefix] = IGNORED
         return Rows(ids, labels, documents)
+
+    def _with_prefix(self, starts: Ids) -> tuple[Ids, NDArray[np.bool_]]:
+        """The tokens of windows, and which of them are of a prefix: both (count, length + 1)."""
+        places = starts[:, None] + np.arange(self._length + 1)
+        document = np.searchsorted(self._starts, places, side="right") - 1
+        inside, size = places - self._starts[document], len(self._prefix)
+        of_prefix = inside < size
+        ids = self._prefix[inside.clip(max=size - 1)]
+        stored = places - size * (document + 1)
+        for row, own, at in zip(ids, ~of_prefix, stored, strict=True):
+            if own.any():  # they lie one after the other on disk
+                row[own] = self._tokens[int(at[own][0]) : int(at[own][-1]) + 1]
+        return ids, of_prefix
 
     def _documents(self, starts: Ids) -> Ids:
         """The number of each token's document in its window, from 0: (count, length + 1)."""
@@ -118,20 +147,29 @@ class TextRows:
 class ExampleRows:
     """Supervised examples (pairs or chats), padded on the right, with a loss on the answers only.
 
-    A row holds one example, or with `pack` as many as fit, numbered as documents. `examples` counts
-    the examples that fit into `length` + 1 tokens, `dropped` those that are longer and are left
-    out; `fill` is the share of the rows' tokens that is not padding. Raises DataError if the data
-    is plain text, or if no example fits.
+    Each begins with the tokens of `prefix`, but a chat with what its template writes. A row holds
+    one example, or with `pack` as many as fit, numbered as documents. `examples` counts the
+    examples that fit into `length` + 1 tokens, `dropped` those that are longer and are left out;
+    `fill` is the share of the rows' tokens that is not padding. Raises DataError if the data is
+    plain text, or if no example fits.
     """
 
     def __init__(
-        self, packed: PackedCorpus, length: int, name: Name, *, pad_id: int = 0, pack: bool = False
+        self,
+        packed: PackedCorpus,
+        length: int,
+        name: Name,
+        *,
+        pad_id: int = 0,
+        pack: bool = False,
+        prefix: Sequence[int] = (),
     ) -> None:
         if packed.loss is None:
             raise DataError(f"{packed.directory} holds plain text; needs pairs or chats")
         self._tokens, self._loss = packed.tokens, packed.loss
         self._width, self._pad_id = length + 1, pad_id
-        sizes = np.diff(packed.starts, append=len(packed.tokens))
+        self._prefix = np.array(() if packed.info["kind"] == "chats" else prefix, np.int64)
+        sizes = np.diff(packed.starts, append=len(packed.tokens)) + len(self._prefix)
         fitting = sizes <= self._width
         self.dropped, self.examples = int((~fitting).sum()), int(fitting.sum())
         if not self.examples:
@@ -161,8 +199,10 @@ class ExampleRows:
             examples = self._examples(first + row)
             for number, example in enumerate(examples):
                 start, end = int(self._starts[example]), place + int(self._sizes[example])
-                self._tokens.read(start, ids[row, place:end])
-                self._loss.read(start, learnt[row, place:end])
+                own = place + len(self._prefix)
+                ids[row, place:own] = self._prefix
+                self._tokens.read(start, ids[row, own:end])
+                self._loss.read(start, learnt[row, own:end])
                 learnt[row, place] = False  # no token before it could predict it
                 documents[row, place:end] = number
                 place = end

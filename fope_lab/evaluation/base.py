@@ -14,7 +14,7 @@ from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.stages.base import ChildConfig, ForwardPass, StageConfig
 from fope_lab.stages.labels import tokenizer_label
-from fope_lab.stages.sections import EmbeddingSection
+from fope_lab.stages.sections import EmbeddingSection, PrefixOption
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
@@ -62,6 +62,7 @@ class ModelEvaluation(Evaluation, ChildConfig):
     batch_tokens: Annotated[
         PositiveInt, Doc("The most tokens that the model reads at once. It changes no number.")
     ] = 16_384
+    prefix: PrefixOption = "tokenizer"
 
     def tells_progress(self) -> bool:
         return True

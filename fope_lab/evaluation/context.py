@@ -13,7 +13,7 @@ from fope_lab.config.roles import MODEL, text_role
 from fope_lab.data.packing import PackedCorpus, ShardedArray
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
-from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from fope_lab.data.tokenizers.tokenizer import Prefix, Tokenizer, load_tokenizer
 from fope_lab.evaluation.shared_work import SharedWork, Workers
 from fope_lab.model import CheckpointConfig, load_model, read_config
 from fope_lab.stages.internal import Select, SwapEmbedding
@@ -85,8 +85,11 @@ class Context:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the model was trained with."""
-        return load_tokenizer(self.model_config.tokenizer)
+        """The tokenizer that the model was trained with, which begins texts as the stage asks."""
+        prefix: Prefix = getattr(
+            self._spec, "prefix", "tokenizer"
+        )  # an analysis may be of no model
+        return load_tokenizer(self.model_config.tokenizer).begun_by(prefix)
 
     @functools.cached_property
     def work(self) -> SharedWork:

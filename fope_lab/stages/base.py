@@ -254,6 +254,11 @@ class StageConfig(Options, ABC):
         """The content of local files, which the key has instead of fields. Raises DataError."""
         return {}
 
+    def prefix_in_key(self, tokenizer: TokenizerRecipe) -> str | None:
+        """What the key says of `prefix`; None if nothing."""
+        prefix = getattr(self, "prefix", "tokenizer")
+        return None if prefix == "tokenizer" else str(prefix)
+
     def in_words(self) -> str:
         """What the plan says of the stage beside its state; nothing of most."""
         return ""

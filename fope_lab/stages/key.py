@@ -31,8 +31,11 @@ def stage_key(
     spec: StageConfig, parents: Mapping[str, str], key_replacements: Mapping[str, Any] | None = None
 ) -> str:
     """Return the key of a stage. `parents` are the keys of its parents by role. `key_replacements`
-    replace fields, such as the name of a local file by the hash of its content."""
-    config = {**hashed_fields(spec), **(key_replacements or {})}
+    replace fields, such as the name of a local file by the hash of its content; they alone say
+    what the key has of `prefix`, which depends on the tokenizer."""
+    config = dict(hashed_fields(spec))
+    config.pop("prefix", None)
+    config |= key_replacements or {}
     if TOKENIZER in parents:
         config.pop("tokenizer", None)
     for i, field in enumerate(spec.corpora()):

@@ -9,17 +9,40 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+from fope_lab.config.annotations import Doc
 from fope_lab.config.checks import Parsed
 from fope_lab.config.options import Entry, Option, entry_of
 from fope_lab.config.problems import ConfigError, Problem, collecting, shown, unknown_name
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import corpus_json_schema, parse_corpus
 from fope_lab.data.recipe import Data, data_json_schema, parse_data
-from fope_lab.data.tokenizers.recipe import TokenizerRecipe, parse_tokenizer, tokenizer_json_schema
+from fope_lab.data.tokenizers.recipe import (
+    TokenizerRecipe,
+    may_have_prefix,
+    parse_tokenizer,
+    tokenizer_json_schema,
+)
+from fope_lab.data.tokenizers.tokenizer import Prefix
 from fope_lab.embeddings import EMBEDDINGS, Embedding, parse_embedding
 from fope_lab.embeddings.spec import WHERE
 from fope_lab.embeddings.within import WHERES
 from fope_lab.model.config import SCALES, ModelConfig
+
+PrefixOption = Annotated[
+    Prefix,
+    Doc(
+        "What begins every text that the model reads: document, window or prompt. tokenizer: what"
+        " its tokenizer puts there, such as Llama's <s>, which takes a place and is not predicted."
+        " none: nothing."
+    ),
+]
+
+
+def windows_prefix(prefix: Prefix, tokenizer: TokenizerRecipe) -> str | None:
+    """What the key of a stage says of the prefix, if it reads documents or windows, which had none
+    before there was the option: what has none keeps its key."""
+    return prefix if prefix == "tokenizer" and may_have_prefix(tokenizer) else None
+
 
 SIZES = dataclasses.replace(entry_of(ModelConfig, "a model without a scale"), beside=("scale",))
 CHANGES: Entry[dict[str, Any]] = Entry(

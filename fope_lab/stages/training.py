@@ -11,12 +11,20 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.options import Options, PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, missing
 from fope_lab.config.roles import validation_role
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.model.adapter import Adapter
 from fope_lab.model.checkpoint import Resizing
 from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.internal import LEAST, BestOf, SwapEmbedding
 from fope_lab.stages.metric import Metric
-from fope_lab.stages.sections import DataSection, EmbeddingSection, ModelSection, TokenizerSection
+from fope_lab.stages.sections import (
+    DataSection,
+    EmbeddingSection,
+    ModelSection,
+    PrefixOption,
+    TokenizerSection,
+    windows_prefix,
+)
 
 TRAINING_RECORD = "training.json"
 """The file of a training's checkpoint with its steps, losses and times. No other stage reads it."""
@@ -209,7 +217,11 @@ class TrainingConfig(StageConfig):
             " start from the best, for each combination of the other axes."
         ),
     ] = field(default=None, metadata={"option": "select"})
+    prefix: PrefixOption = "tokenizer"
     seed: int = 0
+
+    def prefix_in_key(self, tokenizer: TokenizerRecipe) -> str | None:
+        return windows_prefix(self.prefix, tokenizer)
 
     def tells_progress(self) -> bool:
         return True

@@ -257,6 +257,8 @@ class StageBuilder:
         inputs = inputs_of(spec, fields.fields, model_spec.tokenizer)
         stages, parents, replaced = self._preparation.prepare(spec, model_spec.tokenizer, inputs)
         replaced |= spec.key_replacements()
+        if (prefix := spec.prefix_in_key(model_spec.tokenizer)) is not None:
+            replaced["prefix"] = prefix
         if isinstance(spec, Pretrain):
             spec = dataclasses.replace(spec, model=model_spec.model)
         learned = learned_parameters_of(model_spec, self._cache)

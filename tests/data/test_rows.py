@@ -82,6 +82,62 @@ def test_windows_number_the_documents_and_predict_no_first_token(
 
 
 @settings(deadline=None)
+@given(TEXTS, st.integers(1, 9), st.lists(st.integers(300, 400), min_size=1, max_size=3))
+def test_every_document_begins_with_the_prefix_which_is_not_predicted(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], length: int, prefix: list[int]
+) -> None:
+    data = packed(tmp_path_factory.mktemp("text"), texts, "text")
+    tokens: list[int] = []
+    learnt: list[int] = []
+    numbers: list[int] = []
+    for number, text in enumerate(texts):
+        own = [*text.encode(), BYTE.eos_id]
+        tokens += [*prefix, *own]
+        learnt += [*[IGNORED] * len(prefix), *own]
+        numbers += [number] * (len(prefix) + len(own))
+    if len(tokens) <= length:
+        return
+    for within in (False, True):
+        rows = TextRows(data, length, (0, 0), within=within, prefix=prefix)
+        assert rows.epoch == (len(tokens) - 1) // length
+        ids, labels, documents, _ = rows.rows(0, rows.epoch)
+        found = list(zip(ids.tolist(), labels[:, 1:].tolist(), strict=True))
+        windows = [slice(at, at + length + 1) for at in range(0, rows.epoch * length, length)]
+        expected = [(tokens[w], learnt[w][1:]) for w in windows]
+        assert sorted(found) == sorted(expected)
+        if documents is not None:
+            own_numbers = [[n - numbers[w.start] for n in numbers[w]] for w in windows]
+            assert sorted(documents.tolist()) == sorted(own_numbers)
+
+
+@settings(deadline=None)
+@given(PAIRS, st.integers(4, 24), st.booleans())
+def test_a_prefix_begins_every_pair(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], length: int, pack: bool
+) -> None:
+    data = packed(tmp_path_factory.mktemp("pairs"), pairs, "pairs")
+    fitting = sorted(
+        ([300, *p.encode(), *a.encode(), BYTE.eos_id], [*a.encode(), BYTE.eos_id])
+        for p, a in pairs
+        if len(p) + len(a) + 2 <= length + 1
+    )
+    if not fitting:
+        return
+    rows = ExampleRows(data, length, (0, 5), pad_id=BYTE.pad_id, pack=pack, prefix=[300])
+    assert rows.examples == len(fitting)
+    assert rows.epoch is not None
+    found = []
+    for row in range(rows.epoch):
+        ids, labels, _, sizes = rows.rows(row, 1)
+        assert sizes is not None
+        places = [*(at for at, i in enumerate(ids[0]) if i == 300), int(sizes[0])]
+        for start, end in pairwise(places):
+            learnt = [i for i in labels[0, start:end].tolist() if i != IGNORED]
+            found.append((ids[0, start:end].tolist(), learnt))
+    assert sorted(found) == fitting
+
+
+@settings(deadline=None)
 @given(PAIRS, st.integers(4, 24), st.booleans())
 def test_rows_hold_every_example_once_an_epoch(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], length: int, pack: bool

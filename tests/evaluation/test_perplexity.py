@@ -176,6 +176,38 @@ def test_hugging_faces_loss_is_ours() -> None:
     assert result.loss == pytest.approx(float(loss), rel=1e-5)
 
 
+def prefixed_loss(model: Any, prefix: list[int], window: np.ndarray, scored: int) -> Any:
+    """transformers' loss of the last `scored` tokens of a window after a prefix, whose own tokens
+    have no label."""
+    ids = torch.tensor([[*prefix, *window.tolist()]])
+    labels = torch.full_like(ids, -100)
+    labels[:, -scored:] = ids[:, -scored:]
+    with torch.inference_mode():
+        return float(model(ids, labels=labels).loss) * scored
+
+
+@pytest.mark.parametrize("prefix", [[], [3], [3, 5]])
+@pytest.mark.parametrize(("length", "stride"), [(16, None), (16, 5), (8, 6)])
+def test_each_window_begins_with_the_prefix_as_in_a_loop_over_hugging_faces_model(
+    prefix: list[int], length: int, stride: int | None
+) -> None:
+    theirs, tokens = llama(VOCABULARY), text(60)
+    room, total, end = length - len(prefix), 0.0, 0
+    while end < 59:
+        # A window reads `room` tokens and predicts the one after each; those of a window before
+        # are not scored again.
+        start = end if stride is None else max(0, min(end + stride, 59) - room) if end else 0
+        last = min(start + room, 59)
+        total += prefixed_loss(theirs, prefix, tokens[start : last + 1].astype(int), last - end)
+        end = last
+    options: Any = {} if stride is None else {"method": "sliding", "stride": stride}
+    result = perplexity(Halves(theirs), tokens, length, prefix=prefix, batch_tokens=50, **options)
+    assert result.count == 59
+    assert result.loss_sum == pytest.approx(total, rel=1e-5)
+    assert not result.counts[: len(prefix)].any()  # nothing is predicted from the prefix alone
+    assert result.counts[len(prefix) :].all()
+
+
 def test_logits_are_never_held_whole() -> None:
     tokens, model = text(4000), Contextual()
     result = perplexity(model, tokens, 3000, batch_tokens=100_000)
@@ -186,10 +218,12 @@ def test_logits_are_never_held_whole() -> None:
 def test_what_can_not_be_measured_is_told() -> None:
     with pytest.raises(ValueError, match=r"length 61 needs at least 62 tokens .* there are 61"):
         perplexity(Uniform(), text(61), 61)
-    with pytest.raises(ValueError, match="needs a stride from 1 to length 8, found 9"):
+    with pytest.raises(ValueError, match="a stride from 1 to the 8 tokens of text in a window, f"):
         perplexity(Uniform(), text(61), 8, method="sliding", stride=9)
     with pytest.raises(ValueError, match="stride 4 has no effect with method chunked"):
         perplexity(Uniform(), text(61), 8, stride=4)
+    with pytest.raises(ValueError, match="length 2, needs more than the 2 tokens of the prefix"):
+        perplexity(Uniform(), text(61), 2, prefix=[1, 2])
     broken = Contextual()
     broken.table.data[:, 3] = math.nan
     with pytest.raises(ValueError, match="the loss at length 8 is nan"):

@@ -60,7 +60,7 @@ BARE_CORPORA = (
          "seed: seeds are the whole sweep's, as in seeds: [0, 1, 2]"),
         ("kind: pretrain", "kind: pretrain, embeding: rope",
          "embeding: unknown key 'embeding'; did you mean 'embedding'? (allowed: data, "
-         "embedding, model, resources, select, timeout, tokenizer, train)"),
+         "embedding, model, prefix, resources, select, timeout, tokenizer, train)"),
         # model
         ("model: {scale: tiny},", "", "model: is missing"),
         ("{scale: tiny}", "", "model: found nothing, needs a scale or a mapping of sizes"),

@@ -182,3 +182,21 @@ def test_planning_imports_neither_torch_nor_transformers(tmp_path: Path, llama: 
     path = write(tmp_path / "sweep.yaml", content("./llama"))
     code = f"from fope_lab.cli import main; assert main(['plan', {str(path)!r}]) == 0"
     assert heavy_modules(f"import os; os.chdir({str(tmp_path)!r}); {code}") == []
+
+
+def test_what_reads_text_of_a_tokenizer_that_may_begin_it_has_that_in_its_key(
+    tmp_path: Path, llama: Path
+) -> None:
+    """Without a prefix they compute what they did before there was the option."""
+
+    def keys_of(parent: str, **options: Any) -> dict[str, str]:
+        sweep = content(parent)
+        for name in ("extend", "perplexity", "passkey"):
+            sweep["stages"][name] |= options
+        return {stage.section: stage.key for stage in load(tmp_path, sweep).stages}
+
+    begun, bare = keys_of(str(llama)), keys_of(str(llama), prefix="none")
+    assert begun == keys_of(str(llama), prefix="tokenizer")
+    assert {name for name in begun if begun[name] != bare[name]} >= {"extend", "perplexity"}
+    [passkey] = [s for s in load(tmp_path, content(str(llama))).stages if s.section == "passkey"]
+    assert passkey.key == begun["passkey"]

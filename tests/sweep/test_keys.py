@@ -220,7 +220,8 @@ def test_every_field_of_the_kinds_above_is_in_one_of_the_tables() -> None:
         "from",
         "timeout",
     }  # tested in one of the kinds
-    elsewhere = {"select", "include_path", "format"}  # in test_select.py and test_lm_eval.py
+    # In test_select.py, test_lm_eval.py and test_huggingface_parents.py.
+    elsewhere = {"select", "include_path", "format", "prefix"}
     tested |= elsewhere
     shared |= elsewhere
     for name in sorted({section["kind"] for section in FULL["stages"].values()}):

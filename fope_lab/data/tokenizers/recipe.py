@@ -209,6 +209,11 @@ def known_vocabulary(tokenizer: TokenizerRecipe) -> int | None:
     return VOCABULARIES.get(tokenizer)
 
 
+def may_have_prefix(tokenizer: TokenizerRecipe) -> bool:
+    """Whether it may put tokens before a text: ours do not, and others say it once loaded."""
+    return isinstance(tokenizer, str) and tokenizer not in VOCABULARIES
+
+
 def may_write_chats(tokenizer: TokenizerRecipe) -> bool:
     """Whether it has a chat template, as far as can be told without loading it."""
     named = isinstance(tokenizer, str) and tokenizer not in VOCABULARIES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import string
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fope_lab.config.problems import unknown_name
 from fope_lab.config.roles import TOKENIZER
@@ -54,6 +55,10 @@ SPECIAL_SYMBOLS = ("<bos>", "<sep>", "<eos>", "<pad>")
 the symbols, in this order."""
 
 
+Prefix = Literal["tokenizer", "none"]
+"""What stands before every text: the tokens that the tokenizer puts there, or none."""
+
+
 class Tokenizer(ABC):
     """Maps text to token ids and back.
 
@@ -85,6 +90,14 @@ class Tokenizer(ABC):
     @abstractmethod
     def vocabulary(self) -> dict[str, int]:
         """The id of each token that has a name."""
+
+    def begun_by(self, prefix: Prefix) -> Tokenizer:
+        """This tokenizer, or with "none" a copy that puts nothing before texts."""
+        if prefix == "tokenizer" or not self.prefix_ids:
+            return self
+        bare = copy.copy(self)
+        bare.prefix_ids = ()
+        return bare
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]

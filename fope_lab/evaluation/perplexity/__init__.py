@@ -16,10 +16,11 @@ from fope_lab.config.annotations import Doc
 from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, missing
 from fope_lab.data.corpora.base import Corpus
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.evaluation.base import LengthsOption, ModelEvaluation
 from fope_lab.stages.base import ForwardPass
 from fope_lab.stages.metric import LENGTH, POSITION, Measurement, Metric
-from fope_lab.stages.sections import CorpusSection
+from fope_lab.stages.sections import CorpusSection, windows_prefix
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
@@ -75,6 +76,9 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
     def corpora(self) -> Mapping[str, Corpus]:
         texts = {"corpus": self.corpus}
         return texts if self.over is None else {**texts, "over": self.over}
+
+    def prefix_in_key(self, tokenizer: TokenizerRecipe) -> str | None:
+        return windows_prefix(self.prefix, tokenizer)
 
     def part_read(self) -> str | None:
         return self.part
@@ -173,6 +177,7 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
                     length,
                     method=self.method,
                     stride=self.stride,
+                    prefix=context.tokenizer.prefix_ids,
                     **scoring.part(len(tokens) - 1),
                 )
                 for field, tokens in texts.items()
@@ -207,6 +212,7 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
             "stride": self.stride,
             "average": self.average,
             "packing": PACKING,
+            "prefix": list(context.tokenizer.prefix_ids),
             "tokens": tokens_read,
             "bytes": size,
         }

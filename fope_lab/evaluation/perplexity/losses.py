@@ -17,7 +17,7 @@ script): the text's first and last window then weigh as much as others that scor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, Literal, NamedTuple
@@ -132,6 +132,7 @@ def perplexity(
     *,
     method: Literal["chunked", "sliding"] = "chunked",
     stride: int | None = None,
+    prefix: Sequence[int] = (),
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda predicted: None,
     work: Work = one_after_another,
@@ -140,17 +141,23 @@ def perplexity(
 
     `model.hidden(input_ids)` are final states (batch, length, width) and `model.head(states)` their
     logits (…, vocabulary), of which few are held at once. `tokens` (tokens,) is of any integer type
-    and may lie on disk: at most about `batch_tokens` of them are in memory. `stride`, for `sliding`
-    only, is at most `length`. `work` gives the results of batches. Raises ValueError if the text
-    is shorter than `length` + 1 or a loss is not a finite number.
+    and may lie on disk: at most about `batch_tokens` of them are in memory. Every window begins
+    with the tokens of `prefix`, which take places of its `length` and are never predicted.
+    `stride`, for `sliding` only, is at most what they leave. `work` gives the results of batches.
+    Raises ValueError if the text is shorter than `length` + 1, if the prefix leaves no place, or if
+    a loss is not a finite number.
     """
+    if len(prefix) >= length:
+        message = f"found length {length}, needs more than the {len(prefix)} tokens of the prefix"
+        raise ValueError(message)
     if len(tokens) <= length:
         raise ValueError(
             f"perplexity at length {length} needs at least {length + 1} tokens of text, "
             f"and there are {len(tokens)}"
         )
-    windows = WINDOWS[method](len(tokens), length, stride)
+    windows = WINDOWS[method](len(tokens), length - len(prefix), stride)
     device = device_of(model)
+    begin = torch.tensor(prefix, dtype=torch.int64, device=device)
     size = max(1, batch_tokens // length)
     batches = [
         batch
@@ -160,18 +167,19 @@ def perplexity(
     ]
 
     def compute(batch: list[Window]) -> Result:
-        losses = _losses(model, tokens, batch, device)
+        losses = _losses(model, tokens, batch, begin)
         return losses.sum(0).cpu().numpy(), losses.mean(1).sum().cpu().numpy()
 
     def skip(batch: list[Window], result: Result | None) -> None:
-        pass_over(model, len(batch), batch[0].end - batch[0].start)
+        pass_over(model, len(batch), len(prefix) + batch[0].end - batch[0].start)
 
     sums, window_sum = np.zeros(length, np.float64), 0.0
     counts = np.zeros(length, np.int64)
     read = 0
     # Added up in one order, whoever computed them: sums of floating-point numbers depend on it.
     for batch, (of_tokens, of_windows) in zip(batches, work(batches, compute, skip), strict=True):
-        scores = slice(batch[0].scored - batch[0].start, batch[0].end - batch[0].start)
+        first = batch[0].start - len(prefix)
+        scores = slice(batch[0].scored - first, batch[0].end - first)
         sums[scores] += of_tokens
         window_sum += float(of_windows)
         counts[scores] += len(batch)
@@ -205,7 +213,8 @@ def sliding_windows(tokens: int, length: int, stride: int | None) -> Iterator[Wi
     """Windows of `length`, each scoring the last `stride` predictions, the first all of its own.
     The last window ends with the text and is as long as the others."""
     if stride is None or not 1 <= stride <= length:
-        raise ValueError(f"method sliding needs a stride from 1 to length {length}, found {stride}")
+        needs = f"a stride from 1 to the {length} tokens of text in a window"
+        raise ValueError(f"method sliding needs {needs}, found {stride}")
     yield Window(0, 0, length)
     for scored in range(length, tokens - 1, stride):
         end = min(scored + stride, tokens - 1)
@@ -219,11 +228,13 @@ WINDOWS: dict[str, Callable[[int, int, int | None], Iterator[Window]]] = {
 
 
 @torch.inference_mode()
-def _losses(model: Any, tokens: Tokens, windows: list[Window], device: torch.device) -> Tensor:
-    """The losses of the scored tokens of windows of one shape: float64 (windows, scored)."""
+def _losses(model: Any, tokens: Tokens, windows: list[Window], begin: Tensor) -> Tensor:
+    """The losses of the scored tokens of windows of one shape, each after the tokens `begin`:
+    float64 (windows, scored)."""
     rows = np.stack([tokens[w.start : w.end + 1].astype(np.int64) for w in windows])
-    ids = torch.from_numpy(rows).to(device)
-    first = windows[0].scored - windows[0].start
+    text = torch.from_numpy(rows).to(begin.device)
+    ids = torch.cat([begin.expand(len(windows), -1), text], dim=1)
+    first = len(begin) + windows[0].scored - windows[0].start
     hidden = final_states(model, ids[:, :-1])[:, first:].flatten(0, 1)
     targets = ids[:, first + 1 :].flatten()
     losses = [
