@@ -139,6 +139,9 @@ class _Parser(argparse.ArgumentParser):
                 allowed = name_list(name for name in names if name.startswith("--"))
                 near = did_you_mean(name, names)
                 self.error(f"unknown option {name!r}{near} (allowed: {allowed})")
+        if not words and self._subparsers is not None:
+            self.print_help(sys.stderr)
+            self.exit(WRONG_INPUT)
         found, left = super().parse_known_args(words, namespace)
         if left and self._subparsers is None:  # here, where the usage is the command's own
             self.error(f"unrecognized arguments: {' '.join(left)}")

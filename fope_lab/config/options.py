@@ -28,8 +28,8 @@ from fope_lab.config.problems import (
     missing,
     name_list,
     shown,
-    unknown_name,
 )
+from fope_lab.config.words import unknown_word
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -214,7 +214,7 @@ class Entry(Generic[T]):
             return Problem((name,), self.refused[name])
         names = sorted({*self.options, *self.beside})
         what = "option" if self.title else "key"
-        return unknown_name((name,), what, name, names, of=self.title)
+        return unknown_word((name,), what, name, names, of=self.title)
 
 
 def entry_of(kind: type[T], title: str = "", preset: T | None = None) -> Entry[T]:
@@ -337,7 +337,7 @@ class Registry(Generic[T]):
             written = f"{known}, {options}".replace("=", ": ").replace(",", ", ").replace("  ", " ")
             needs = f"a mapping, as in {{{self.key}: {written}}}"
             raise ConfigError(Problem((), f"found {shown(name)}", needs))
-        problem = unknown_name(at, self.noun, name, names)
+        problem = unknown_word(at, self.noun, name, names)
         alone = sorted(self.names())
         with_options = [each for each in names if each not in alone]
         if not at and with_options:  # the name is not inside a mapping

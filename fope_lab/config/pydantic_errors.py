@@ -8,7 +8,8 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from fope_lab.config.problems import ConfigError, FieldPath, Problem, missing, shown, unknown_name
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, missing, shown
+from fope_lab.config.words import unknown_word
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -71,7 +72,7 @@ def _problems(detail: ErrorDetails, annotation: Any) -> Iterator[Problem]:
     elif kind == "literal_error":
         literals = (m for m in _members(expected) if typing.get_origin(m) is Literal)
         names = [str(name) for literal in literals for name in typing.get_args(literal)]
-        found = unknown_name(path, "name", detail["input"], names)
+        found = unknown_word(path, "name", detail["input"], names)
         yield dataclasses.replace(found, fault=f"found {shown(detail['input'])}")
     else:
         # A type that is not in NEEDS is a rule that no annotation had when this was written.

@@ -27,6 +27,7 @@ MAX_PROBLEMS = 1_000
 """With more problems than this, a file is not read to its end."""
 INTEGERS = range(-(2**63), 2**63)
 _TAG = "tag:yaml.org,2002:"
+_LEADING_ZERO = re.compile("[-+]?0[0-9_]*[0-9]")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
@@ -222,7 +223,15 @@ class Document:
 
 
 def _number(text: str, kind: str) -> int | float:
-    """Decimal: PyYAML would read 010 as eight. Raises ValueError."""
+    """Raises ValueError, also for 010, which is eight to PyYAML and ten to others."""
+    if _LEADING_ZERO.match(text):
+        meant, octal = text.lstrip("-+0") or "0", re.fullmatch("[-+]?0[0-7]+", text)
+        older = f"which is {int(text, 8)} in YAML's older form" if octal else "with a zero in front"
+        sign = "-" if text.startswith("-") else ""
+        raise ValueError(
+            f"found {text[:30]}, {older[:60]}; write {sign}{meant[:30]}, or between quotes if it is"
+            " text"
+        )
     lower = text.lower()
     if kind == "float" and lower.lstrip("+-") in (".inf", ".nan"):
         return float(lower.replace(".", ""))

@@ -154,5 +154,7 @@ def _label(path: FieldPath, value: Any) -> str:
     if path == ("embedding",) and isinstance(value, dict):
         with contextlib.suppress(EmbeddingError):  # a type that this checkout does not have
             return label(preset_of(value))
+    if isinstance(value, list) and len(value) > FEW:
+        return f"{label(value[:1])} and {len(value) - 1} more"
     text = label(value)
     return text if len(text) <= 60 else f"{text[:59]}…"

@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
 from pathlib import Path, PurePath
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from fope_lab.config.problems import SweepError
 from fope_lab.config.yaml_document import Document
 from fope_lab.stages.internal import SwapEmbedding
 from fope_lab.stages.key import parts_of_embedding, parts_of_stage
+from fope_lab.stages.labels import axis_text
 from fope_lab.stages.training import TRAINING_RECORD, TrainingConfig
 from fope_lab.store.attempts import TimeTaken, over_attempts
 from fope_lab.store.checkpoint import content_digest
@@ -260,7 +262,8 @@ def notes(sweeps: Sequence[Sweep], store: Store) -> list[str]:
     named = (name_note(sweep, store) for sweep in sweeps)
     untrained = (mechanism_note(sweep) for sweep in sweeps)
     windows = (window_note(sweep) for sweep in sweeps)
-    return [note for note in (missing, *named, *untrained, *windows) if note]
+    same = (same_stages_note(sweep) for sweep in sweeps)
+    return [note for note in (missing, *named, *untrained, *windows, *same) if note]
 
 
 def mechanism_note(sweep: Sweep) -> str | None:
@@ -298,6 +301,22 @@ def window_note(sweep: Sweep) -> str | None:
     (name, (window, length)), more = next(iter(idle.items())), len(idle) - 1
     others = f" (and {more} more)" if more else ""
     return f"{name}{others}: a window of {window:,} tokens hides nothing of sequences of {length:,}"
+
+
+def same_stages_note(sweep: Sweep) -> str | None:
+    """One line about values of an axis that give the same stages."""
+    for name, stages in sweep.by_section.items():
+        ways: dict[str, list[Stage]] = {}
+        for stage in stages:
+            ways.setdefault(stage.key, []).append(stage)
+        for one, other in chain.from_iterable(map(pairwise, ways.values())):
+            values = {axis: (value, other.axes.get(axis)) for axis, value in one.axes.items()}
+            apart = [axis for axis, (first, second) in values.items() if first != second]
+            if [axis.partition(".")[0] for axis in apart] == [name]:
+                [axis] = apart
+                both = " and ".join(axis_text(axis, value) for value in values[axis])
+                return f"{axis}: {both} give {name} the same stage, which runs once"
+    return None
 
 
 def name_note(sweep: Sweep, store: Store) -> str | None:

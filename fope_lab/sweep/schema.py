@@ -14,7 +14,7 @@ from fope_lab.embeddings.spec import FREQUENCY_TRANSFORMS, QUERY_SCALES
 from fope_lab.stages.base import FILE_KINDS, STAGE_TYPES, UNTRAINED, Resources
 from fope_lab.stages.sections import SECTIONS
 from fope_lab.stages.training import TrainSettings
-from fope_lab.sweep.sweep_file import SweepFile
+from fope_lab.sweep.sweep_file import ANCHORS, SweepFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAPPINGS: Mapping[str, type[Any]] = {"resources": Resources, "train": TrainSettings}
@@ -38,6 +38,7 @@ def sweep_json_schema() -> dict[str, Any]:
     [pattern] = stages["patternProperties"]
     stages["patternProperties"] = {pattern: {"$ref": "#/$defs/stage"}}
     stages["additionalProperties"] = False
+    top["patternProperties"] = {f"^{ANCHORS}": True}
 
     kinds = {name: entry.json_schema() for name, entry in FILE_KINDS.entries.items()}
     sections = {name: schema() for name, schema in SECTIONS.items()}

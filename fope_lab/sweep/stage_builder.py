@@ -6,6 +6,7 @@ Equal stages become one. The drafts are counted before the first is built.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ NUMBERS = (pydantic_errors.NEEDS["int_type"], pydantic_errors.NEEDS["float_type"
 MINUTES = ("timeout", "checkpoint_minutes")
 """Fields in which "30m" would not mean 30 million."""
 _EXPONENTS = {"k": "e3", "m": "e6", "b": "e9", "g": "e9"}
+_BASED = re.compile("0x[0-9a-f]{1,15}|0o[0-7]{1,20}|0b[01]{1,60}", re.IGNORECASE)
+_GROUPED, _SIXTIES = re.compile(r"\d{1,3}(,\d{3}){1,5}"), re.compile(r"\d{1,5}(:[0-5]?\d){1,5}")
 _SUFFIXED = re.compile(r"(\d+(?:\.\d+)?)([kmbgKMBG])")
 
 
@@ -309,9 +312,9 @@ def _needs_of(problem: Problem, section: StageFields) -> str | None:
     if needs in NUMBERS and isinstance(value, list):
         axis = format_path((section.name, *problem.path))
         return f"{needs}; to compare several, write them under grid: {{{axis}: […]}}"
-    if needs in NUMBERS and isinstance(value, str) and (found := _SUFFIXED.fullmatch(value)):
-        written = f"{value} is written {found[1]}{_EXPONENTS[found[2].lower()]}"
-        return f"{needs} of minutes" if problem.path[-1] in MINUTES else f"{needs}; {written}"
+    if needs in NUMBERS and isinstance(value, str) and (number := _number_meant(value)):
+        of_time = problem.path[-1] in MINUTES
+        return f"{needs} of minutes" if of_time else f"{needs}; {value} is written {number}"
     if problem.path not in (("train",), ("train", "tokens")):
         return needs
     kind = section.fields.get("kind")
@@ -322,6 +325,19 @@ def _needs_of(problem: Problem, section: StageFields) -> str | None:
     if config is not None and needs is not None and value in (UNTRAINED, None, 0):
         return f"{needs}; only a stage of kind extend goes without training"
     return needs
+
+
+def _number_meant(text: str) -> str | None:
+    """The number that some read in 30m, 0x40, 1,024 or 1:30, which older YAML counts in sixties."""
+    if found := _SUFFIXED.fullmatch(text):
+        return f"{found[1]}{_EXPONENTS[found[2].lower()]}"
+    if _BASED.fullmatch(text):
+        return str(int(text, 0))
+    if _GROUPED.fullmatch(text):
+        return text.replace(",", "")
+    if _SIXTIES.fullmatch(text):
+        return str(functools.reduce(lambda sum, part: sum * 60 + int(part), text.split(":"), 0))
+    return None
 
 
 def _value(fields: Mapping[str, Any], path: FieldPath) -> Any:

@@ -27,6 +27,7 @@ from fope_lab.config.options import Option, Options, PositiveInt, entry_of
 from fope_lab.config.plugins import load_plugins
 from fope_lab.config.problems import ConfigError, FieldPath, Problem, shown, unknown_name
 from fope_lab.config.shipped import paper_names
+from fope_lab.config.words import other_tool
 from fope_lab.config.yaml_document import Document
 from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.sweep.report_section import ReportSection
@@ -36,6 +37,8 @@ SEED_LIST = Option(Annotated[tuple[Seed, ...], MinLen(1), EachOnce()], MISSING)
 CLAIMS: Literal["claims"] = "claims"
 UNTIL = ("seeds", "until")
 """The field of a sweep file that says when to stop adding seeds."""
+ANCHORS = "x-"
+"""The beginning of top-level keys that nothing reads: a place for YAML's anchors."""
 MOST_LOOKED_AT = 200
 """Up to how many seeds the sequential test is exact (statistics/sequential.py)."""
 
@@ -264,6 +267,11 @@ def read_sweep_file(document: Document) -> tuple[SweepFile | None, list[Problem]
     value = document.value
     if not isinstance(value, dict):
         return None, [no_mapping(value)]
+    foreign = other_tool(value)
+    if foreign is not None:
+        sweep = "a sweep, which begins with name and stages; `fope-lab new` writes one"
+        return None, [Problem((), f"looks like a {foreign}", sweep)]
+    value = {key: item for key, item in value.items() if not key.startswith(ANCHORS)}
     given = value.get("plugins")
     names = given if isinstance(given, list) else []  # what is wrong is reported with the others
     try:

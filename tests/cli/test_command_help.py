@@ -43,8 +43,6 @@ def test_every_command_and_argument_has_a_help_of_its_own(command: Command) -> N
         (["store", "list", "x"], "fope-lab store list: error: unrecognized arguments: x"),
         (["completion"], "the following arguments are required: {bash,zsh,fish}"),
         (["-x", "schema"], "unrecognized arguments: -x"),
-        ([], "the following arguments are required: COMMAND"),
-        (["store"], "the following arguments are required: ACTION"),
         (["store", "verfy"], "unknown action 'verfy'; did you mean 'verify'? (allowed: list, "),
         (["store", "verify", "--repiar"], "'--repiar'; did you mean '--repair'?"),
         (["store", "--version"], "unknown option '--version' (allowed: --help)"),
@@ -62,6 +60,20 @@ def test_a_wrong_command_line_is_one_clear_error(
     *usage, error = capsys.readouterr().err.splitlines()
     assert usage[0].startswith("usage: fope-lab")
     assert message in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [([], list(COMMANDS)), (["store"], [action.name for action in COMMANDS["store"].actions])],
+)
+def test_no_command_is_answered_by_all_of_them(
+    arguments: list[str], names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    told = capsys.readouterr().err
+    assert all(f"\n    {name} " in told or f"\n    {name}\n" in told for name in names)
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

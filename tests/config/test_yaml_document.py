@@ -27,7 +27,6 @@ def value(folder: Path, content: str | bytes) -> Any:
         ("1.5e3", 1500),
         ("1e22", 1e22),  # no 64-bit integer
         ("200_000", 200_000),
-        ("010", 10),
         ("-3", -3),
         ("+4", 4),
         ("1.0", 1.0),

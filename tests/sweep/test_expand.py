@@ -269,7 +269,7 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
     [
         ("grid: {p.embeding: [rope, nope]}",
          ["4 grid.p.embeding: unknown key 'embeding'; did you mean 'embedding'? (allowed: "
-         "data, embedding, model, resources, select, timeout, tokenizer, train)"]),
+         "data, embedding, model, prefix, resources, select, timeout, tokenizer, train)"]),
         ("grid: {q.embedding: [rope]}",
          ["4 grid.q.embedding: matches nothing: no stage 'q' (allowed: p)"]),
         ("grid: {p: [1]}", ["4 grid.p: found 'p', needs a path such as p.field"]),

@@ -22,7 +22,7 @@ from fope_lab.store.root import Store
 from fope_lab.store.source import source_of
 from fope_lab.sweep import plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.plan import modules_of, output_digest
+from fope_lab.sweep.plan import modules_of, output_digest, same_stages_note
 
 SWEEP = changed(
     BASE,
@@ -216,3 +216,12 @@ def test_files_of_one_name_at_once_are_an_error(
     for name in ("validate", "plan", "run"):
         assert main([name, str(one), str(two)]) == 2
         assert f"sweep name 'shared' is already used in {one}" in capsys.readouterr().err
+
+
+def test_values_of_an_axis_that_give_one_stage_are_named(tmp_path: Path) -> None:
+    axes = {"pretrain.prefix": ["tokenizer", "none"], "pretrain.embedding": ["rope", "nope"]}
+    sweep = load(tmp_path, changed(BASE, {"grid": axes}))
+    expected = "pretrain.prefix: tokenizer and none give pretrain the same stage, which runs once"
+    assert same_stages_note(sweep) == expected
+    del axes["pretrain.prefix"]
+    assert same_stages_note(load(tmp_path, changed(BASE, {"grid": axes}))) is None
