@@ -43,8 +43,8 @@ from fope_lab.stages.training import TrainSettings
 from fope_lab.store.root import Store
 from fope_lab.store.writer import AttemptHandle, FolderWriter, RunWriter
 from trainers.checkpoints import (
+    FIRST_STATES,
     ShardedCheckpoints,
-    make_optimizer_state,
     sharded_state,
     write_state,
 )
@@ -70,7 +70,8 @@ def planned_bytes(rank: int, size: int) -> int:
         for module in (*model.layers, model):
             fully_shard(module, mesh=mesh)
         optimizer = build_optimizer(model, SETTINGS)
-        make_optimizer_state(optimizer, model.parameters())
+        for parameter in model.parameters():
+            optimizer.state[parameter] = FIRST_STATES["step"](parameter)
         plan = create_default_local_save_plan(sharded_state(model, optimizer), rank == 0)
         return sum(
             item.tensor_data.chunk.sizes.numel() * item.tensor_data.properties.dtype.itemsize

@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -151,8 +151,10 @@ def load_shards(checkpoint: Path, model: Decoder, optimizer: torch.optim.Optimiz
     reader = FileSystemReader(checkpoint / SHARDS)
     names = reader.read_metadata().state_dict_metadata.keys()
     parameters = dict(model.named_parameters())
-    saved = [name for name in parameters if f"optimizer.step.{name}" in names]
-    make_optimizer_state(optimizer, [parameters[name] for name in saved])
+    for key, make in FIRST_STATES.items():
+        for name, parameter in parameters.items():
+            if f"optimizer.{key}.{name}" in names:
+                optimizer.state[parameter] = make(parameter)
     state = sharded_state(model, optimizer)
     if odd := sorted(state.keys() ^ names):
         raise ValueError(
@@ -185,15 +187,17 @@ class ShardWriter(FileSystemWriter):
             raise
 
 
-def make_optimizer_state(
-    optimizer: torch.optim.Optimizer, parameters: Iterable[torch.nn.Parameter]
-) -> None:
-    """Give the optimizer the tensors that AdamW makes in its first step, all 0."""
-    for parameter in parameters:
-        # Fused, the number of steps is on the device.
-        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
-        moments: dict[str, Tensor] = {key: torch.zeros_like(parameter) for key in MOMENTS}
-        optimizer.state[parameter] = {"step": step, **moments}
+def _adamw_state(parameter: Tensor) -> dict[str, Tensor]:
+    # Fused, the number of steps is on the device.
+    step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+    return {"step": step, **{key: torch.zeros_like(parameter) for key in MOMENTS}}
+
+
+FIRST_STATES: Mapping[str, Callable[[Tensor], dict[str, Tensor]]] = {
+    "step": _adamw_state,
+    "momentum_buffer": lambda parameter: {"momentum_buffer": torch.zeros_like(parameter)},
+}
+"""What AdamW and Muon keep of a parameter from their first step on, all 0, by what only they do."""
 
 
 class ShardedCheckpoints:

@@ -1,4 +1,4 @@
-"""AdamW with decay groups, learning-rate schedules, and memory that stays between its steps.
+"""AdamW or Muon with decay groups, learning-rate schedules, and memory that stays between steps.
 
 Matrices decay (projections, token embedding, head). Vectors (biases, norms) do not, and neither
 does what a position embedding learns, unless it says so (`Embedding.decays`). Schedules are pure
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fope_lab.model.decoder import position_embeddings
+from fope_lab.model.decoder import Decoder, position_embeddings
 from fope_lab.stages.training import TrainSettings
 
 Schedule = Callable[[int, int, TrainSettings], float]
@@ -99,15 +99,73 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     ]
 
 
-def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """AdamW over the model's trainable parameters; the training loop sets the rate of each step."""
+def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    """The optimizer over the model's trainable parameters; the training loop sets the rate of each
+    step."""
+    return OPTIMIZERS[settings.optimizer](
+        model, decay_groups(model, settings.weight_decay), settings
+    )
+
+
+def adamw(
+    model: nn.Module, groups: list[dict[str, Any]], settings: TrainSettings
+) -> torch.optim.AdamW:
     devices = {parameter.device.type for parameter in model.parameters()}
     return torch.optim.AdamW(
-        decay_groups(model, settings.weight_decay),
-        lr=settings.learning_rate,
-        betas=settings.betas,
-        fused=devices <= {"cpu", "cuda"},
+        groups, lr=settings.learning_rate, betas=settings.betas, fused=devices <= {"cpu", "cuda"}
     )
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon for the matrices of the layers' projections, AdamW for all else, as one optimizer.
+
+    Both are torch's own. Muon's updates are scaled to the size of AdamW's (Liu et al., "Muon is
+    Scalable for LLM Training", arXiv 2502.16982, §2.2), so one learning rate and one weight decay
+    are for both. Jordan et al., https://kellerjordan.github.io/posts/muon/: momentum 0.95 as
+    Nesterov's. Raises ValueError if there is no such matrix to train.
+    """
+
+    def __init__(
+        self, model: nn.Module, groups: list[dict[str, Any]], settings: TrainSettings
+    ) -> None:
+        matrices = projections(model)
+        if not matrices:
+            raise ValueError("optimizer muon: the model has no matrix to train in its layers")
+        rest = [{**g, "params": [p for p in g["params"] if p not in matrices]} for g in groups]
+        muon = torch.optim.Muon(
+            [p for group in groups for p in group["params"] if p in matrices],
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            adjust_lr_fn="match_rms_adamw",
+        )
+        self._parts = muon, adamw(model, rest, settings)
+        super().__init__([group for part in self._parts for group in part.param_groups], {})
+        self._share()
+
+    def _share(self) -> None:
+        """Let both parts work on the groups and the state of the whole."""
+        first, *others = self.param_groups
+        for part, groups in zip(self._parts, ([first], others), strict=True):
+            part.param_groups, part.state = groups, self.state
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for part in self._parts:
+            part.step(closure)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._share()
+
+
+OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adamw, "muon": Muon}
+
+
+def projections(model: nn.Module) -> set[Tensor]:
+    """The trainable matrices of the layers' projections, without those of position embeddings."""
+    [decoder] = (module for module in model.modules() if isinstance(module, Decoder))
+    positional: set[Tensor] = {p for one in position_embeddings(model) for p in one.parameters()}
+    linear = (one for one in decoder.layers.modules() if isinstance(one, nn.Linear))
+    return {one.weight for one in linear if one.weight.requires_grad} - positional
 
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4

@@ -17,7 +17,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from fope_lab.cli import completion
 from fope_lab.cli.commands import catalogue, check, models, running, store, sweeps, watching
@@ -32,6 +32,8 @@ COMMANDS: Mapping[str, Command] = {
     command.name: command for module in MODULES for command in module.COMMANDS
 }
 """Every command by name, in the order of `--help`."""
+NO_COMMAND = "the following arguments are required"
+"""How argparse's error begins where a command is missing."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -139,13 +141,17 @@ class _Parser(argparse.ArgumentParser):
                 allowed = name_list(name for name in names if name.startswith("--"))
                 near = did_you_mean(name, names)
                 self.error(f"unknown option {name!r}{near} (allowed: {allowed})")
-        if not words and self._subparsers is not None:
-            self.print_help(sys.stderr)
-            self.exit(WRONG_INPUT)
         found, left = super().parse_known_args(words, namespace)
         if left and self._subparsers is None:  # here, where the usage is the command's own
             self.error(f"unrecognized arguments: {' '.join(left)}")
         return found, left
+
+    def error(self, message: str) -> NoReturn:
+        """End with what is wrong; where no command is named, with all that there are."""
+        if self._subparsers is not None and message.startswith(NO_COMMAND):
+            self.print_help(sys.stderr)
+            self.exit(WRONG_INPUT)
+        super().error(message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a word that is none of the argument's choices. argparse calls this."""

@@ -71,6 +71,7 @@ OTHER_WORDS: Mapping[str, str] = {
     "gradient_clip": "grad_clip max_grad_norm clip clip_grad gradient_clipping grad_norm_clip",
     "betas": "adam_betas beta1 beta2 adam_beta1 adam_beta2",
     "precision": "dtype bf16 fp16 torch_dtype amp mixed_precision",
+    "optimizer": "optim opt optimizer_type",
     "adapter": "lora peft lora_config",
     "gradient_checkpointing": "activation_checkpointing grad_checkpointing recompute",
     "checkpoint_every": "save_steps save_every save_interval ckpt_every",
@@ -116,6 +117,7 @@ OTHER_WORDS: Mapping[str, str] = {
     "wsd": "warmup_stable_decay trapezoidal warmup-stable-decay",
     "bfloat16": "bf16",
     "float32": "fp32 fp float",
+    "adamw": "adam adamw_torch adamw_torch_fused",
     "fsdp": "fsdp2 zero3 zero full_shard",
 }
 """The words of others for each of ours, in any context: one counts where ours is allowed."""

@@ -215,7 +215,7 @@ def parameters(config: ModelConfig) -> Parameters:
     """Count the parameters of a decoder, without those of its position embedding."""
     vocabulary = config.vocab_size * config.hidden_size
     return Parameters(
-        body=_matrices(config) + _biases(config) + _norms(config),
+        body=projection_weights(config) + _biases(config) + _norms(config),
         head=0 if config.tie_embeddings else vocabulary,
         embedding=vocabulary,
     )
@@ -235,7 +235,7 @@ def flops_per_token(
     If only `adapted` parameters of adapters learn, the weights have no gradients, which a third of
     their FLOPs would compute.
     """
-    weights: float = _matrices(config) + config.vocab_size * config.hidden_size
+    weights: float = projection_weights(config) + config.vocab_size * config.hidden_size
     if adapted is not None:
         weights = weights * 2 / 3 + adapted
     if embedding is None:
@@ -259,7 +259,7 @@ def _seen(length: int, window: int | None) -> float:
     return window * (2 * length - window + 1) / length
 
 
-def _matrices(config: ModelConfig) -> int:
+def projection_weights(config: ModelConfig) -> int:
     """The weights of all projections but the head."""
     queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     inner = (BRANCHES[config.feed_forward] + 1) * config.intermediate_size

@@ -41,6 +41,7 @@ from fope_lab.model.config import (
     NORMS_OF_LAYER,
     ModelConfig,
     parameters,
+    projection_weights,
 )
 
 if TYPE_CHECKING:
@@ -95,13 +96,15 @@ def training_memory(
     learned: int = 0,
     shards: int = 1,
     adapter: Adapter | None = None,
+    optimizer: str = "adamw",
 ) -> Memory:
-    """The memory of a step of AdamW on `micro_batches` batches of `batch` sequences.
+    """The memory of a step of an optimizer on `micro_batches` batches of `batch` sequences.
 
     `length` is in tokens, and `learned` counts the parameters of the position embedding. With
     `shards` (FSDP2) a worker holds that share of weights, gradients and optimizer state, and the
     whole tensors that it computes with: the token embedding, the head and one layer. With an
-    `adapter` only its parameters and `learned` have gradients and moments.
+    `adapter` only its parameters and `learned` have gradients and moments. AdamW keeps two numbers
+    of each parameter, and Muon one of those of the layers' projections.
     """
     tokens, number = batch * length, NUMBER[precision]
     size = parameters(config)
@@ -120,14 +123,15 @@ def training_memory(
         layers = inputs + max(config.num_layers * copies, kept + copies + most * tokens)
     backward = 3 * number * config.intermediate_size * tokens
     activations = layers + backward + _head(config, number, tokens, adapter is None)
-    optimizer = 2 * WIDE * -(-trained // shards)
+    moments = 2 * trained - (projection_weights(config) if optimizer == "muon" else 0)
+    kept_by_optimizer = WIDE * -(-moments // shards)
     held = gradients + activations if micro_batches > 1 else max(gradients, activations)
     return Memory(
         weights=weights,
         gradients=gradients,
-        optimizer=optimizer,
+        optimizer=kept_by_optimizer,
         activations=activations,
-        peak=weights + optimizer + held,
+        peak=weights + kept_by_optimizer + held,
     )
 
 

@@ -17,6 +17,7 @@ from fope_lab.config.problems import counted
 from fope_lab.planning.estimate import PlanEstimate
 from fope_lab.planning.forecast import HOUR
 from fope_lab.stages.internal import Select
+from fope_lab.stages.training import TrainingConfig
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, Plan
 
@@ -181,6 +182,10 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
             f"{counted(early, 'training')} may end early, at train.stop_at_accuracy: tokens, FLOPs"
             " and time are at most these"
         )
+    specs = [stage.spec for stage in estimate.todo()]
+    trainings = [spec.train for spec in specs if isinstance(spec, TrainingConfig)]
+    ways = dict.fromkeys(train.update_in_words() for train in trainings)
+    yield from (f"updates: {way}" for way in ways)
     if waiting := estimate.waiting():
         yield f"{len(waiting):,} stages wait for a blocked stage; their cost is counted"
     if chosen := [stage for stage in estimate.stages if isinstance(stage.spec, Select)]:

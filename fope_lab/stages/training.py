@@ -39,7 +39,7 @@ Beta = Annotated[float, Interval(ge=0, lt=1)]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings(Options):
-    """How long and how to train: AdamW with the learning rate as a function of the step."""
+    """How long and how to train: the optimizer, and its learning rate as a function of the step."""
 
     excluded_from_key = frozenset(
         {
@@ -55,7 +55,14 @@ class TrainSettings(Options):
 
     tokens: Annotated[PositiveInt, Doc("The number of tokens to train on.")]
     batch_tokens: Annotated[PositiveInt, Doc("The number of tokens in an optimizer step.")]
-    learning_rate: Annotated[float, Interval(gt=0), Doc("The peak learning rate of AdamW.")]
+    learning_rate: Annotated[float, Interval(gt=0), Doc("The peak learning rate.")]
+    optimizer: Annotated[
+        Literal["adamw", "muon"],
+        Doc(
+            "What updates the weights. muon: Muon for the matrices of the layers, scaled so that"
+            " AdamW's rates and weight decay suit it, and AdamW for all else."
+        ),
+    ] = "adamw"
     schedule: Annotated[
         Literal["cosine", "linear", "wsd", "constant"],
         Doc(
@@ -72,7 +79,14 @@ class TrainSettings(Options):
         Fraction, Doc("The learning rate at the end, as a fraction of the peak.")
     ] = 0.1
     betas: Annotated[tuple[Beta, Beta], Doc("AdamW's two betas.")] = (0.9, 0.95)
-    weight_decay: Annotated[float, Interval(ge=0), Doc("AdamW's weight decay.")] = 0.1
+    weight_decay: Annotated[
+        float,
+        Interval(ge=0),
+        Doc(
+            "The decoupled weight decay of matrices: projections, token embedding and head. Biases,"
+            " norms and what position embeddings learn have none."
+        ),
+    ] = 0.1
     gradient_clip: Annotated[float, Interval(gt=0), Doc("The largest norm of the gradient.")] = 1.0
     precision: Annotated[
         Literal["float32", "bfloat16"],
@@ -151,6 +165,19 @@ class TrainSettings(Options):
         ),
     ] = 5.0
     log_every: Annotated[PositiveInt, Doc("The number of steps between logged metrics.")] = 10
+
+    def update_in_words(self) -> str:
+        """What updates the weights, and which of them decay."""
+        if self.adapter is not None:
+            which, matrices = "AdamW for the adapters", "their matrices"
+        else:
+            matrices = "matrices (projections, token embedding, head)"
+            which = "AdamW"
+            if self.optimizer == "muon":
+                which = "Muon for the layers' matrices, AdamW for the rest"
+        spared = "none on biases, norms and what position embeddings learn"
+        decay = f"weight decay {self.weight_decay:g} on {matrices}, {spared}"
+        return f"{which}; {decay if self.weight_decay else 'no weight decay'}"
 
     def __post_init__(self) -> None:
         """Fill in defaults that depend on another setting, so that giving them changes no key."""
@@ -249,6 +276,9 @@ class TrainingConfig(StageConfig):
     def problems(self) -> Iterable[Problem]:
         yield from super().problems()
         train, length = self.train, self.data.length
+        if train.optimizer == "muon" and train.adapter is not None:
+            fault = "found muon, but with an adapter no matrix of the layers is trained"
+            yield Problem(("train", "optimizer"), fault, "adamw")
         whole = True
         for name in ("batch_tokens", "micro_batch_tokens"):
             tokens = getattr(train, name)

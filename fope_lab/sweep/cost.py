@@ -74,6 +74,7 @@ def memory_of(
             learned=learned,
             shards=resources.size if resources.strategy == "fsdp" else 1,
             adapter=train.adapter,
+            optimizer=train.optimizer,
         )
     batches = spec.largest_batches()
     if batches is None:

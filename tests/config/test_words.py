@@ -31,7 +31,7 @@ def our_words() -> set[str]:
         words |= options_of(kind).keys()
     for part in (TrainSettings, Resources, ModelConfig, SweepFile):
         words |= entry_of(part).options.keys()
-    words |= {"cosine", "wsd", "bfloat16", "float32", "fsdp", "embedding"}
+    words |= {"cosine", "wsd", "bfloat16", "float32", "fsdp", "embedding", "adamw"}
     return words | set(STAGE_TYPES.all()) | DATA.options.keys() | WEIGHT.options.keys()
 
 

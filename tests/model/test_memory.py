@@ -17,6 +17,8 @@ from fope_lab.model.adapter import PROJECTIONS, Adapter
 from fope_lab.model.config import CHUNK_LOGITS
 from fope_lab.model.lora import add_adapter
 from fope_lab.model.memory import Memory, reading_memory, training_memory
+from fope_lab.stages.training import TrainSettings
+from trainers.optimizer import build_optimizer
 
 CONFIG = ModelConfig(num_layers=1, num_heads=8, head_dim=32, num_kv_heads=4, vocab_size=64)
 BATCH, LENGTH = 4, 64
@@ -155,9 +157,11 @@ def test_with_gradient_checkpointing_a_layer_keeps_its_input(precision: str) -> 
         assert of_two_layers(CONFIG, **options) == found[1] - found[0]
 
 
-def test_weights_gradients_and_optimizer_are_adamws() -> None:
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_weights_gradients_and_optimizer_are_those_of_a_step(name: Any) -> None:
     model = Decoder(CONFIG, "kerple", train_length=LENGTH)
-    optimizer = torch.optim.AdamW(model.parameters())
+    chosen = TrainSettings(tokens=1, batch_tokens=1, learning_rate=1e-3, optimizer=name)
+    optimizer = build_optimizer(model, chosen)
     ids = torch.zeros(1, 4, dtype=torch.long)
     model(ids, labels=ids).loss.backward()
     optimizer.step()
@@ -168,7 +172,7 @@ def test_weights_gradients_and_optimizer_are_adamws() -> None:
         if name != "step"
     ]
     learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
-    step = training_memory(CONFIG, batch=1, length=4, learned=learned)
+    step = training_memory(CONFIG, batch=1, length=4, learned=learned, optimizer=name)
     assert step.weights == sum(parameter.nbytes for parameter in model.parameters())
     assert step.gradients == sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
     assert step.optimizer == sum(moments)

@@ -77,7 +77,7 @@ pretrain.data: {length: [32],
   documents: [within]}
 pretrain.train: {tokens: [100001], batch_tokens: [1024], learning_rate: [0.002],
   schedule: [constant], warmup: [0.2, 0], final_learning_rate: [0.2],
-  betas: [[0.8, 0.95], [0.9, 0.99]], weight_decay: [0.2, 0], gradient_clip: [2],
+  betas: [[0.8, 0.95], [0.9, 0.99]], weight_decay: [0.2, 0], optimizer: [muon], gradient_clip: [2],
   precision: [bfloat16], validate_every: [10], validation_tokens: [4096], validation_length: [48],
   validation_part: [first-half], select: [best], stop_at_accuracy: [1.0, 0.9], decay: [0.2]}
 extend: {from: [pretrain2], embedding: [null, rope, {type: fope-yarn, sigma: 0.2, factor: 4}],

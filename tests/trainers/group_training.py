@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 import torch
@@ -40,6 +40,7 @@ class Case:
     exchange: Precision = FLOAT32
     tolerance: float = 1e-5
     """Of losses and norms. In bfloat16 a sum in another order may round to the next number."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
     goes_on: bool = False
     """Whether it is trained on from the middle, too: what is saved is float32 in any case."""
 
@@ -94,7 +95,7 @@ def train(
         let_learn(model, case)
     model.train()
     module = workers.wrap(model, torch.device("cpu"), case.exchange)
-    optimizer = build_optimizer(model, SETTINGS)
+    optimizer = build_optimizer(model, replace(SETTINGS, optimizer=case.optimizer))
     if start is not None:
         workers.load_optimizer_state(model, optimizer, copy.deepcopy(start.optimizer))
     losses, norms = [], []

@@ -52,6 +52,12 @@ CASES["adapters"] = Case(
     gradient_checkpointing=True,
     goes_on=True,
 )
+CASES["muon"] = Case(  # which orthogonalises in bfloat16
+    {"type": "layered", "pattern": ["fox", "fope"]},
+    optimizer="muon",
+    tolerance=0.02,
+    goes_on=True,
+)
 WAYS = [(name, strategy) for name in CASES for strategy in STRATEGIES]
 TWO_HALVES = [(name, strategy) for name, strategy in WAYS if CASES[name].goes_on]
 

@@ -34,7 +34,10 @@ EMBEDDINGS: dict[str, Any] = {
     "random-rope": "random-rope",  # draws positions in each pass
     "fire": "fire",
     "learned": {"type": "learned", "num_positions": 40, "random_offset": True},
+    "muon": "fox",
 }
+CHANGES: dict[str, Any] = {"muon": {"optimizer": "muon", "learning_rate": 0.03}}
+"""The settings that are not the usual ones."""
 BLOCKS: dict[str, Any] = {
     "learned": dataclasses.replace(SIZES, norm="layer", biases=True, dropout=0.2)
 }
@@ -52,7 +55,7 @@ def whole(data: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> di
     """The uninterrupted training of each embedding."""
     stages = {}
     for name, embedding in EMBEDDINGS.items():
-        stage = pretraining(STEPS, embedding=embedding, **EVERYTHING)
+        stage = pretraining(STEPS, embedding=embedding, **EVERYTHING | CHANGES.get(name, {}))
         stage = dataclasses.replace(stage, model=BLOCKS.get(name, SIZES))
         stages[name] = RealStage(tmp_path_factory.mktemp("whole"), stage, data)
         stages[name].attempt()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -177,6 +178,74 @@ def test_gpt2s_parameters_decay_as_in_transformers() -> None:
     assert {"transformer.wte.weight", "transformer.wpe.weight"} <= theirs
     # One matrix of theirs has the rows of three of ours: queries, keys and values.
     assert len(theirs) + 2 * config.num_layers == len(decaying)
+
+
+@pytest.mark.parametrize("embedding", ["fope", "fox", "selective-rope", "learned"])
+def test_muon_has_the_projections_of_the_layers_and_adamw_the_rest(embedding: str) -> None:
+    config = ModelConfig(num_layers=2, num_heads=2, head_dim=8, vocab_size=32, biases=True)
+    model = Decoder(config, embedding, train_length=16)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    chosen = replace(train_settings(1, 0.0, 0.0, "constant"), optimizer="muon")
+    optimizer = build_optimizer(model, chosen)
+    first, *others = optimizer.param_groups
+    assert {names[p].split(".", 2)[2] for p in first["params"]} == {
+        f"{name}.weight"
+        for name in (
+            *(f"self_attn.{part}_proj" for part in "qkvo"),
+            *(f"mlp.{part}_proj" for part in ("gate", "up", "down")),
+        )
+    }
+    decays = {names[p] for p in decay_groups(model, 0.1)[0]["params"]}
+    for group in optimizer.param_groups:
+        assert all((group["weight_decay"] > 0) is (names[p] in decays) for p in group["params"])
+    grouped = [p for group in optimizer.param_groups for p in group["params"]]
+    assert len(grouped) == len(set(grouped)) == len(names)
+    assert "betas" not in first
+    assert all(group["betas"] == chosen.betas for group in others)
+
+
+def test_muon_steps_along_the_gradients_orthogonal_factor() -> None:
+    """Against an SVD in float64: as long in every direction, within what five iterations leave
+    (Jordan's coefficients end between 0.7 and 1.2), and as large as arXiv 2502.16982 §2.2 says."""
+    torch.manual_seed(0)
+    config = ModelConfig(num_layers=1, num_heads=2, head_dim=8, intermediate_size=40, vocab_size=32)
+    model = Decoder(config, "rope", train_length=16)
+    rate, decay = 0.01, 0.3
+    chosen = replace(
+        train_settings(1, 0.0, 0.0, "constant"),
+        optimizer="muon",
+        learning_rate=rate,
+        weight_decay=decay,
+    )
+    optimizer = build_optimizer(model, chosen)
+    before = {name: p.detach().double().clone() for name, p in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+        if parameter.ndim == 2:  # whose singular values are all of one order
+            left, _, right = torch.linalg.svd(parameter.grad, full_matrices=False)
+            parameter.grad = left @ torch.diag(torch.linspace(0.5, 2, right.shape[0])) @ right
+    optimizer.step()
+    matrices = [n for n, p in model.named_parameters() if p.ndim == 2 and n.startswith("layers")]
+    assert len(matrices) == 7
+    for name in matrices:
+        parameter = model.get_parameter(name)
+        left, _, right = torch.linalg.svd(parameter.grad.double(), full_matrices=False)
+        change = before[name] * (1 - rate * decay) - parameter.detach().double()
+        size = rate * 0.2 * max(parameter.shape) ** 0.5
+        along = left.T @ change @ right.T / size
+        assert 0.6 < float(along.diagonal().min()) <= float(along.diagonal().max()) < 1.3
+        torch.testing.assert_close(
+            along, torch.diag(along.diagonal()), rtol=0, atol=0.03, check_dtype=False
+        )
+
+
+def test_muon_needs_a_matrix() -> None:
+    config = ModelConfig(num_layers=1, num_heads=2, head_dim=8, vocab_size=32)
+    model = Decoder(config, "rope", train_length=16)
+    model.layers.requires_grad_(False)
+    chosen = replace(train_settings(1, 0.0, 0.0, "constant"), optimizer="muon")
+    with pytest.raises(ValueError, match="muon: the model has no matrix to train in its layers"):
+        build_optimizer(model, chosen)
 
 
 def test_frozen_parameters_are_left_out() -> None:

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from processes import start
-from real_training import LENGTH, RealStage, assert_equal, prepare
+from real_training import LENGTH, RealStage, assert_equal, prepare, pretraining
 from sharded_training import DEAD_AT, attempts, make
 
 from fope_lab.model import CheckpointError, Decoder, load_model
@@ -140,6 +140,33 @@ def test_a_disk_that_is_full_within_a_tensor_is_named(tmp_path: Path) -> None:
                 sharded.wait()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("one_process")
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_the_state_of_each_optimizer_comes_back(tmp_path: Path, optimizer: str) -> None:
+    stage = pretraining(3, optimizer=optimizer)
+
+    def fresh() -> tuple[Decoder, torch.optim.Optimizer]:
+        model = Decoder(stage.model, "fox", train_length=LENGTH)
+        return model, build_optimizer(model, stage.train)
+
+    model, built = fresh()
+    for _ in range(2):
+        ids = torch.randint(50, (2, LENGTH))
+        model(ids, labels=ids).loss.backward()
+        built.step()
+    with Store(tmp_path).folder("pretrain", "key").begin("test", {}) as begun:
+        sharded = ShardedCheckpoints(begun.writer, Shards())
+        sharded.begin(1, sharded_state(model, built), lambda directory: None)
+        sharded.wait()
+        other, rebuilt = fresh()
+        load_shards(begun.writer.paths.checkpoint(1, 1), other, rebuilt)
+    found, expected = sharded_state(other, rebuilt), sharded_state(model, built)
+    kept = {name.split(".")[1] for name in expected if name.startswith("optimizer.")}
+    assert ("momentum_buffer" in kept) is (optimizer == "muon")
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def _full(*arguments: object) -> None:
