@@ -23,7 +23,7 @@ from fope_lab.cli import completion
 from fope_lab.cli.commands import catalogue, check, models, running, store, sweeps, watching
 from fope_lab.cli.shared_options import Command
 from fope_lab.config.atomic_files import MAKE_ROOM, is_full_disk
-from fope_lab.config.console import mute_stdout
+from fope_lab.config.console import mute_stdout, plain
 from fope_lab.config.environment import INTERRUPTED, OK, WRONG_INPUT
 from fope_lab.config.problems import UserError, did_you_mean, name_list
 
@@ -90,7 +90,7 @@ def _run(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         mute_stdout()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {plain(str(error))}", file=sys.stderr)
         return WRONG_INPUT
     except ModuleNotFoundError as error:
         from fope_lab.config.environment import EXTRA_OF, missing_packages

@@ -5,12 +5,14 @@ Ray itself would search for minutes. It reads the variables when it is imported:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
 import secrets
 import socket
 import sys
+import tempfile
 from pathlib import Path
 
 from fope_lab.config.problems import UserError
@@ -24,6 +26,11 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 
 takes connections may be another server, or a head that was stopped."""
 _SETTINGS = 4  # the type of the frame that an HTTP/2 server sends first
 _SECONDS = 5.0
+RAY_FOLDER = "fope-ray-"
+"""How the name of the folder of a Ray of our own begins."""
+_SOCKET = f"/{RAY_FOLDER}12345678/r/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"
+MOST_BYTES = 107 - len(_SOCKET)
+"""How long the path of a folder may be in which Ray's has its sockets: Linux has 107 bytes."""
 _LIMITS = (
     (resource.RLIMIT_AS, "on virtual memory (ulimit -v)", 15),
     (resource.RLIMIT_FSIZE, "on the size of a file (ulimit -f)", 8),
@@ -91,6 +98,21 @@ def _host_and_port(address: str) -> tuple[str, int]:
             f" needs {FORMS}{advice}"
         )
     return match["host"].strip("[]"), int(match["port"])
+
+
+def private_folder() -> Path:
+    """A new folder for the files of a Ray of our own, which no other user can read.
+
+    It is below RAY_TMPDIR or TMPDIR, or where their paths are too long for Ray's sockets, below
+    /tmp. Raises ClusterError if there is no room for it.
+    """
+    given = [os.environ.get("RAY_TMPDIR"), tempfile.gettempdir(), "/tmp", "/var/tmp"]
+    fitting = [one for one in given if one and len(os.fsencode(one)) <= MOST_BYTES]
+    for place in fitting:
+        with contextlib.suppress(OSError):
+            return Path(tempfile.mkdtemp(prefix=RAY_FOLDER, dir=place))
+    tried = ", ".join(dict.fromkeys(fitting))
+    raise ClusterError(f"Ray's files need a folder that can be written: tried {tried}")
 
 
 RAY_DEFAULTS = {

@@ -23,16 +23,12 @@ import psutil
 import ray
 from ray import tune
 from ray.experimental import internal_kv
+from ray.tune.execution import class_cache
 
 from fope_lab.config.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.config.plugins import WithPlugins
 from fope_lab.orchestration.cluster_address import LOCAL, RAY_DEFAULTS, ClusterError
-from fope_lab.orchestration.drivers import (
-    note_session,
-    remove_scratch,
-    scratch_folder,
-    stop_request,
-)
+from fope_lab.orchestration.drivers import ray_folder, scratch_folder, stop_request
 from fope_lab.orchestration.ending import Interruption, LastCheckpoints, Say, ray_starting
 from fope_lab.orchestration.nodes import (
     ReadRoom,
@@ -55,7 +51,7 @@ from fope_lab.store.checkout import Checkout
 from fope_lab.store.records import StoreError, first_line
 from fope_lab.store.root import Store
 from fope_lab.store.source import source_of
-from fope_lab.store.state import StageState
+from fope_lab.store.state import StageState, Status
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import modules_of
 from trainers.distributed import free_reservations, is_lost_node
@@ -100,7 +96,8 @@ def run_stages(
     with (
         contextlib.ExitStack() as end,
         scratch_folder(store, owner, sweeps) as scratch,
-        _ray(address, scratch, interruption),
+        ray_folder(scratch, address, say) as own,
+        _ray(address, own.path, interruption),
         contextlib.ExitStack() as shown,
         interruption.noting(),  # again, because Ray has set handlers of its own
     ):
@@ -122,18 +119,15 @@ def run_stages(
         request = stop_request(store, owner)
         ending = LastCheckpoints(interruption, request, searcher.states, by_key, store, owner, say)
 
-        def clean_up() -> None:
-            free_leases()
-            remove_scratch(store, owner)
-
         ending_with_ray = (
-            ending_with_own_ray(clean_up) if address == LOCAL else ending_with_cluster()
+            ending_with_own_ray(free_leases) if address == LOCAL else ending_with_cluster()
         )
         # It ends when signals interrupt again, since it tells MLflow; leases are freed before that.
         shown.enter_context(watch(searcher.states, ray.cluster_resources, searcher.waits))
-        with contextlib.ExitStack() as tuned, ending_with_ray, _losses_told():
+        with contextlib.ExitStack() as tuned, ending_with_ray, _losses_told(), _secrets_kept():
             tuned.callback(free_leases)
             _tuner(stages, store, searcher, scratch, ending).fit()  # calls searcher.suggest
+        own.has_failed = any(s.status is Status.FAILED for s in searcher.states().values())
         interruption.check()
     return searcher.states()
 
@@ -186,8 +180,9 @@ def _give(trial_id: str, order: Order | None) -> None:
 
 
 @contextlib.contextmanager
-def _ray(address: str, scratch: Path, interruption: Interruption) -> Iterator[None]:
-    """Ray for the length of a run, silent unless something is wrong."""
+def _ray(address: str, folder: Path | None, interruption: Interruption) -> Iterator[None]:
+    """Ray for the length of a run, silent unless something is wrong. `folder` is for the files of a
+    Ray of our own."""
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     # On a full disk it prints a traceback. Nobody reads the state that Tune saves.
@@ -197,34 +192,34 @@ def _ray(address: str, scratch: Path, interruption: Interruption) -> Iterator[No
     try:
         try:
             with ray_starting(interruption):
-                context = _started(address, interruption)
+                _started(address, folder, interruption)
         except Exception as error:  # Ray raises plain ones, too
             where = "here" if address == LOCAL else f"at {address}"
             raise ClusterError(f"no Ray cluster {where}: {first_line(error)}") from error
-        if address == LOCAL:
-            note_session(scratch, context.address_info["session_dir"])
         yield
     finally:
         ray.shutdown()
 
 
-def _started(address: str, interruption: Interruption) -> Any:
-    """Start or join Ray, and return what `ray.init` returns. Ray gives up a start after a fixed
-    30 s, which a busy machine may exceed; so a Ray of our own gets a second try."""
+def _started(address: str, folder: Path | None, interruption: Interruption) -> None:
+    """Start or join Ray. It opens its own folder to everybody, but not the one around it. It gives
+    up a start after a fixed 30 s, which a busy machine may exceed; so a Ray of our own gets a
+    second try."""
     environment = {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}
-    own = {"include_dashboard": False} if address == LOCAL else {}
+    own = {"include_dashboard": False, "_temp_dir": str(folder / "r")} if folder is not None else {}
     before = psutil.Process().children(recursive=True)
     tries = 2 if own else 1
     while True:
         tries -= 1
         try:
-            return ray.init(
+            ray.init(
                 address=address,
                 logging_level="ERROR",
                 log_to_driver=False,
                 runtime_env={"env_vars": environment},
                 **own,
             )
+            return
         except Exception as error:
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -284,6 +279,18 @@ class _Callback(tune.Callback):
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its arguments for `Tuner.restore`, which is not used."""
         return {}
+
+
+@contextlib.contextmanager
+def _secrets_kept() -> Iterator[None]:
+    """Keep Tune from giving the keys of AWS to trials by Ray, which would write them into a log.
+    A trial has the environment of its node."""
+    forwarded = class_cache.ENV_VARS_TO_PROPAGATE
+    class_cache.ENV_VARS_TO_PROPAGATE = {n for n in forwarded if not n.startswith("AWS_")}
+    try:
+        yield
+    finally:
+        class_cache.ENV_VARS_TO_PROPAGATE = forwarded
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """The drivers that run sweeps of a store: their folders, who is alive, and how to end them.
 
 Each driver has the folder `.tune/DRIVER` in the store, on a disk that all nodes see. Of its files,
-SESSION names the folder of the driver's own Ray, if it started one, RUN its sweeps and since when
+RAY names the folder of the driver's own Ray, if it started one, RUN its sweeps and since when
 it runs them, and STOP asks its stages to save a checkpoint and end. A later run removes what a
 killed driver left.
 """
@@ -21,6 +21,7 @@ import psutil
 
 from fope_lab.config.atomic_files import read_json, write_json
 from fope_lab.config.problems import did_you_mean, name_list
+from fope_lab.orchestration.cluster_address import LOCAL, RAY_FOLDER, private_folder
 from fope_lab.store.attempts import DriverProcess, is_gone, process_of
 from fope_lab.store.folder import observe
 from fope_lab.store.lease import StopRequest
@@ -37,7 +38,7 @@ END_SECONDS = 120.0
 POLL_SECONDS = 0.2
 CLOCK_SECONDS = 2.0
 """How far two readings of this machine's clock may differ, of a process's start and of a record."""
-SESSION, RUN, STOP = "ray-session", "run.json", "stop"
+RAY, RUN, STOP = "ray", "run.json", "stop"
 Say = Callable[[str], None]
 
 
@@ -52,32 +53,68 @@ def scratch_folder(store: Store, owner: str, sweeps: Sequence[str] = ()) -> Iter
     folder = store.driver(owner)
     for other in store.drivers():
         if is_gone(other.name):
-            remove_scratch(store, other.name)
+            _remove_scratch(other)
     try:
         with contextlib.suppress(OSError):  # on a full disk, `stop` finds the run by its leases
             write_json(folder / RUN, {"sweeps": list(sweeps), "started": time.time()})
             stop_request(store, owner).prepare()
         yield folder
     finally:
+        own = _noted_ray(folder)
         _remove_tree(folder)
+        if own is not None:
+            _note_ray(folder, own)
 
 
-def note_session(folder: Path, session: str) -> None:
-    """Remember the folder of the Ray that this driver has started."""
-    with contextlib.suppress(OSError):  # on a full disk, the session's folder stays
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / SESSION).write_text(session, encoding="utf-8")
+@dataclass
+class OwnRay:
+    """The folder of the Ray that a driver starts; `path` is None where it joins a cluster."""
+
+    path: Path | None
+    has_failed: bool = True
+    """Whether the folder stays, with Ray's logs, until the next run of the store."""
 
 
-def remove_scratch(store: Store, owner: str) -> None:
-    """Remove the folder of a driver that ends or is dead, and the folder of its Ray."""
-    folder = store.driver(owner)
+@contextlib.contextmanager
+def ray_folder(scratch: Path, address: str, say: Say) -> Iterator[OwnRay]:
+    """A private folder for a Ray of the driver's own, if it starts one. It goes with the run, or if
+    something has failed with the next one: a line says where it is. `scratch` is the driver's."""
+    own = OwnRay(private_folder() if address == LOCAL else None)
+    if own.path is None:
+        yield own
+        return
+    _note_ray(scratch, own.path)
     try:
-        session = Path((folder / SESSION).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        session = None
-    if session is not None and session.name.startswith("session_"):
-        _remove_tree(session)
+        yield own
+    except KeyboardInterrupt:
+        own.has_failed = False
+        raise
+    finally:
+        if own.has_failed:
+            say(f"Ray's logs are in {own.path} until the next run")
+        else:
+            _remove_tree(own.path)
+
+
+def _note_ray(scratch: Path, folder: Path) -> None:
+    with contextlib.suppress(OSError):  # on a full disk, it stays
+        scratch.mkdir(parents=True, exist_ok=True)
+        (scratch / RAY).write_text(str(folder), encoding="utf-8")
+
+
+def _noted_ray(scratch: Path) -> Path | None:
+    """The folder of a driver's Ray, if it is there."""
+    with contextlib.suppress(OSError, ValueError):
+        folder = Path((scratch / RAY).read_text(encoding="utf-8"))
+        if folder.name.startswith(RAY_FOLDER) and folder.is_dir():
+            return folder
+    return None
+
+
+def _remove_scratch(folder: Path) -> None:
+    """Remove the folder of a dead driver, and that of its Ray."""
+    if (own := _noted_ray(folder)) is not None:
+        _remove_tree(own)
     _remove_tree(folder)
 
 

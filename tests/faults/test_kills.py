@@ -189,7 +189,7 @@ def test_the_driver_or_ray_killed_in_the_middle(run: Run) -> None:
 
 def _session(run: Run) -> Path:
     """The folder of the Ray that a driver has started last."""
-    left = max((run.store.root / ".tune").glob("*/ray-session"), key=os.path.getmtime)
+    left = max((run.store.root / ".tune").glob("*/ray"), key=os.path.getmtime)
     session = Path(left.read_text())
     assert session.is_dir()
     return session

@@ -177,10 +177,10 @@ def test_a_start_of_ray_that_took_too_long_is_tried_once_more(
 
     monkeypatch.setattr(controller.ray, "init", init)
     if slow < starts:
-        assert controller._started("local", Interruption()) == "context"
+        controller._started("local", Path("own"), Interruption())
     else:
         with pytest.raises(Exception, match="timed out during startup"):
-            controller._started("local", Interruption())
+            controller._started("local", Path("own"), Interruption())
     assert len(left) == starts
     assert [process.wait(10) for process in left[:slow]] == [-9] * slow
     for process in left[slow:]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fope_lab.cli import shared_options as shared
 from fope_lab.cli.shared_options import argument, command, flag
-from fope_lab.config.console import WHOLE_ROWS, make_console, print_json, say
+from fope_lab.config.console import WHOLE_ROWS, make_console, plain, print_json, say
 from fope_lab.config.environment import FAILED, OK
 from fope_lab.config.problems import Problem, SweepError
 
@@ -77,13 +77,13 @@ def logs(options: argparse.Namespace) -> int:
 
     stage = find_known_stage(Store.existing(options.store), options.stage)
     log = StageLog(stage.folder, stage.title, every_attempt=options.all)
-    print(log.summary())
+    print(plain(log.summary()))
     if options.follow:
         for text in log.follow():
-            print(text, end="", flush=True)
-        print(log.summary())
+            print(plain(text), end="", flush=True)
+        print(plain(log.summary()))
     else:
-        print(log.read(), end="")
+        print(plain(log.read()), end="")
     return OK
 
 
@@ -151,9 +151,9 @@ def report(options: argparse.Namespace) -> int:
     if options.json:
         print(render_json(found.report))
     elif options.markdown:
-        print(render_markdown(found.report), end="")
+        print(plain(render_markdown(found.report)), end="")
     elif options.latex:
-        print(render_latex(found.report), end="")
+        print(plain(render_latex(found.report)), end="")
     elif options.figures is not None:
         print(*write_figures(found.report, Path(options.figures)), sep="\n")
     else:

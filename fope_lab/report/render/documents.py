@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from fope_lab.config.console import plain
 from fope_lab.config.problems import counted
 from fope_lab.drawing.svg import style_variables
 from fope_lab.report.build import Report
@@ -142,7 +143,7 @@ def render_latex(report: Report) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(plain(text).split())
 
 
 def markdown_text(text: str, marks: str = "\\`|<*[") -> str:

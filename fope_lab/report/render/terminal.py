@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from fope_lab.config.console import WIDTH
+from fope_lab.config.console import WIDTH, plain_console
 from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import Verdict
 from fope_lab.report.render.claims_view import (
@@ -27,7 +27,9 @@ MOST_VERDICTS = 40
 def report_text(report: Report) -> str:
     """The tables, the comparison with the paper, the summary and the claims, with the codes of a
     terminal's colours. Its lines are as long as they are, whatever the terminal's width."""
-    console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=WIDTH)
+    console = plain_console(
+        file=io.StringIO(), force_terminal=True, color_system="standard", width=WIDTH
+    )
     with console.capture() as captured:
         for table in report_tables(report):
             _print(console, table_text(table), "")

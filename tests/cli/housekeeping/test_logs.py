@@ -34,6 +34,20 @@ def test_the_log_is_that_of_the_latest_attempt(
     assert every.endswith("RuntimeError: another error\n")
 
 
+def test_what_a_log_says_is_not_obeyed_by_the_terminal(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.fail(ROPE, "an error\x1b[2J\x1b]0;title\x07")
+    for command in (["logs", ROPE], ["logs", ROPE, "--follow"], ["store", "list"]):
+        assert main([*command, *scene.options]) == 0
+        told = capsys.readouterr().out
+        assert "\x1b" not in told
+        assert "\x07" not in told
+        assert r"an error\x1b[2J\x1b]0;title" in told or command[0] == "store"
+    assert main(["status", str(scene.file), *scene.options]) == 1
+    assert "\x1b" not in capsys.readouterr().out
+
+
 def test_a_log_of_output_that_was_moved_away_is_that_of_the_attempt_before(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
