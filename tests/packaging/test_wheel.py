@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from fope_lab.config.environment import EXTRA_OF
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("fope_lab", "trainers", "sweeps")
-FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "constraints.txt")
 DATA = ("py.typed", "*.yaml", "*.json", "*.j2", "*.js")
 """The files beside modules that the code reads."""
 START = """
@@ -96,6 +97,28 @@ def test_it_holds_every_module_and_every_file_that_the_code_reads(wheel: Path) -
     }
     assert {name for name in inside if "shipped_sweeps" in name} == sweeps
     assert len(sweeps) > 25
+
+
+def test_the_tested_versions_come_with_it_where_the_readme_finds_them(
+    wheel: Path, tmp_path: Path
+) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.count(wheel.name) == 2
+    [constraints] = re.findall(rf"--constraint (\S+) '{wheel.name}\[all\]'", readme)
+    extract = [sys.executable, "-m", "zipfile", "-e", str(wheel), "unpacked"]
+    subprocess.run(extract, cwd=tmp_path, check=True)
+    tested = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert (tmp_path / constraints).read_text(encoding="utf-8") == tested
+
+
+def test_the_sweeps_that_the_readme_names_are_there_in_an_empty_folder(
+    installed: Path, tmp_path: Path
+) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = sorted(set(re.findall(r"fope-lab (?:plan|run|report|submit) ([^\s`]+)", readme)))
+    assert len(named) > 3
+    done = in_base_install(installed, tmp_path / "empty", *(["validate", one] for one in named))
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_base_install_validates_and_plans(installed: Path, tmp_path: Path) -> None:
