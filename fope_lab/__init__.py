@@ -6,6 +6,8 @@ The calls for scripts and notebooks; each imports what it needs when it is first
     plan             what a run would do, given what the store holds
     run              run what the store lacks
     results          the numbers of a sweep's finished stages, as a pandas frame
+    compare          the comparison of a sweep's results so far: tables, figures, claims
+    watch            that comparison, kept up to date in a notebook while a run is at work
     load_model       a model of a checkpoint, or of a Hugging Face model
     build_embedding  a position embedding as a torch module
     analyses         all analyses by name
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from fope_lab.embeddings import build_embedding
     from fope_lab.embeddings.spec import Spec
     from fope_lab.model.decoder import Decoder
+    from fope_lab.notebook import Comparison
     from fope_lab.store.root import Store
     from fope_lab.store.state import StageState
     from fope_lab.sweep import Plan, Sweep, load_sweep
@@ -41,12 +44,14 @@ if TYPE_CHECKING:
 __all__ = [
     "analyses",
     "build_embedding",
+    "compare",
     "load_model",
     "load_plugins",
     "load_sweep",
     "plan",
     "results",
     "run",
+    "watch",
 ]
 
 _HOMES = {
@@ -142,6 +147,29 @@ def results(sweep: Sweep | File, store: Place | None = None) -> pandas.DataFrame
     checked = _sweep(sweep, place)
     read = read_stages(checked.stages, place)
     return results_frame(counted_results(checked, read).counted)
+
+
+def compare(sweep: Sweep | File, store: Place | None = None) -> Comparison:
+    """The results so far of a sweep, compared as `fope-lab report` does.
+
+    A notebook shows the whole page: tables, figures, claims, and the curves of trainings in
+    progress, up to their last checkpoints. `print` gives the tables. `.report` holds the data. The
+    default store is FOPE_LAB_STORE, or ./fope-store. Raises SweepError for a wrong file, and
+    StoreError if the store is not a folder.
+    """
+    from fope_lab.notebook import compared
+
+    place = _store(store)
+    return compared(_sweep(sweep, place), place)
+
+
+def watch(sweep: Sweep | File, store: Place | None = None, *, seconds: float = 10.0) -> None:
+    """In a notebook, show what `compare` gives anew every so many `seconds`, as long as a run on
+    this machine, such as `fope-lab run` in a terminal, is at work on the sweep."""
+    from fope_lab.notebook import watched
+
+    place = _store(store)
+    watched(_sweep(sweep, place), place, seconds)
 
 
 def load_model(

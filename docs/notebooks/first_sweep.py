@@ -48,11 +48,7 @@ sweep = fope_lab.load_sweep(folder / "first.yaml")
 # A plan compares the sweep with a store and starts nothing.
 
 # %%
-from collections import Counter
-
-from fope_lab.sweep.plan import action
-
-Counter(action(state) for state in fope_lab.plan(sweep, store).states.values())
+fope_lab.plan(sweep, store)
 
 # %% [markdown]
 # ## The run
@@ -70,6 +66,10 @@ failed
 # A second run finds everything in the store and trains nothing.
 
 # %%
+from collections import Counter
+
+from fope_lab.sweep.plan import action
+
 Counter(action(state) for state in fope_lab.plan(sweep, store).states.values())
 
 # %% [markdown]
@@ -84,6 +84,15 @@ frame[["metric", "x", "value", "embedding", "seed", "key"]].tail(4)
 # %%
 curves = frame[frame.metric == "perplexity_by_length"]
 curves.pivot_table("value", index="embedding", columns="x", aggfunc=["mean"]).round(2)
+
+# %% [markdown]
+# ## The comparison
+#
+# It is what `fope-lab report` prints. Without `print`, a notebook shows the report's page in place,
+# with its figures, even while a run is at work; `fope_lab.watch` keeps it up to date.
+
+# %%
+print(fope_lab.compare(sweep, store))
 
 # %% [markdown]
 # ## A figure

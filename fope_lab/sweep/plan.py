@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
@@ -150,6 +151,8 @@ def block_descendants(
 
 ACTIONS = ("cached", "resume", "run", "blocked", "if needed", "not needed")
 """What a run does with a stage: the states of `plan --json`."""
+MOST_ROWS = 200
+"""How many stages a notebook shows of a plan."""
 SHOWN = 3
 """How many differences to the nearest stage, and how many changed files, are shown."""
 
@@ -181,6 +184,33 @@ class Plan:
 
     def action(self, key: str) -> str:
         return action(self.states[key])
+
+    def _repr_html_(self) -> str:
+        """A table of the stages, for a notebook."""
+        import pandas
+        from markupsafe import escape
+
+        stages = self.sweep.stages
+        counts = Counter(self.action(stage.key) for stage in stages)
+        words = ", ".join(f"{counts[word]:,} {word}" for word in ACTIONS if counts[word])
+        more = f"; the first {MOST_ROWS} are shown" if len(stages) > MOST_ROWS else ""
+        rows = [
+            {
+                "stage": stage.label,
+                "state": self.action(stage.key),
+                "parameters": f"{stage.cost.parameters.total:,}" if stage.cost.parameters else "",
+                "tokens": f"{stage.cost.tokens:,}" if stage.cost.tokens else "",
+                "FLOPs": f"{stage.cost.flops:.2e}" if stage.cost.flops else "",
+                "key": stage.key[:8],
+                "why": self.states[stage.key].reason,
+            }
+            for stage in stages[:MOST_ROWS]
+        ]
+        with pandas.option_context("display.max_colwidth", None):
+            table = pandas.DataFrame(rows).to_html(index=False, border=0)
+        return (
+            f"<p><b>{escape(self.sweep.name)}</b>: {len(stages):,} stages: {words}{more}</p>{table}"
+        )
 
 
 def action(state: StageState) -> str:
