@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fope_lab.config.environment import default_tracking_uri, require_packages
 from fope_lab.report.render.documents import render_html
 from fope_lab.report.render.terminal import report_text
 
@@ -47,14 +48,15 @@ class Comparison:
 
 
 def compared(sweep: Sweep, store: Store) -> Comparison:
-    from fope_lab.config.environment import default_tracking_uri
     from fope_lab.orchestration.run_sweeps import report_of_sweep
 
     return Comparison(report_of_sweep(sweep, store, default_tracking_uri()).report)
 
 
 def watched(sweep: Sweep, store: Store, seconds: float) -> None:
-    """Show the comparison of a sweep anew every so many `seconds`, while a run is at work on it."""
+    """Show the comparison of a sweep anew every so many `seconds`, while a run is at work on it.
+    Raises MissingPackageError outside Jupyter."""
+    require_packages("fope_lab.watch", ["IPython"])
     from IPython.display import display
 
     from fope_lab.orchestration.drivers import drivers_of_recorded

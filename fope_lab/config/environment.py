@@ -17,6 +17,7 @@ OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 """The exit codes of `fope-lab`, and of `fope-lab run` on a cluster."""
 
 EXTRA_OF = {
+    "IPython": "notebook",
     "aiohttp": "cluster",
     "alembic": "tracking",
     "datasets": "train",
@@ -34,6 +35,8 @@ EXTRA_OF = {
     "urllib3": "tracking",
 }
 """The extra that installs each package that the base install lacks, by the name to import."""
+ALL = frozenset({"train", "cluster", "tracking"})
+"""The extras that are in the extra `all`."""
 RUN = ("torch", "ray", "mlflow")
 """What running a sweep needs: a package of each extra, the one that people know."""
 
@@ -52,9 +55,10 @@ def missing_packages(what: str, names: Iterable[str]) -> str:
     missing = list(names)
     extras = list(dict.fromkeys(EXTRA_OF[name] for name in missing))
     are = "is" if len(missing) == 1 else "are"
-    only = "" if len(extras) == 3 else f", or for this alone 'fope-lab[{','.join(extras)}]'"
-    needs = f"{what} needs {', '.join(missing)}, which {are} not installed"
-    return f"{needs}: pip install 'fope-lab[all]'{only}"
+    alone = f"'fope-lab[{','.join(extras)}]'"
+    only = "" if len(extras) == len(ALL) else f", or for this alone {alone}"
+    install = f"'fope-lab[all]'{only}" if set(extras) <= ALL else alone
+    return f"{what} needs {', '.join(missing)}, which {are} not installed: pip install {install}"
 
 
 def _is_installed(name: str) -> bool:

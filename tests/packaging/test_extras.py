@@ -20,7 +20,7 @@ from fope_lab.config.environment import EXTRA_OF, MissingPackageError, require_p
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OWN = {"fope_lab", "trainers"}
-DISTRIBUTIONS = {"yaml": "pyyaml"}
+DISTRIBUTIONS = {"IPython": "ipython", "yaml": "pyyaml"}
 """The distributions whose name is not that of the module."""
 
 
@@ -121,3 +121,10 @@ def test_a_command_that_meets_a_missing_package_names_its_extra(
     missing("fope_lab.typo")  # a defect, which must not be explained away
     with pytest.raises(ModuleNotFoundError):
         main(["schema"])
+
+
+def test_what_all_has_not_is_not_promised_of_it() -> None:
+    told = environment.missing_packages("this", ["lm_eval"])
+    assert told.endswith("not installed: pip install 'fope-lab[lm-eval]'")
+    [everything] = PROJECT["optional-dependencies"]["all"]
+    assert set(re.findall(r"[a-z]+(?=[,\]])", everything)) == environment.ALL
