@@ -248,6 +248,9 @@ class TrainingConfig(StageConfig):
     seed: int = 0
 
     def prefix_in_key(self, tokenizer: TokenizerRecipe) -> str | None:
+        corpora = [source.corpus for source in self.data.mix if source.corpus is not None]
+        if all(corpus.kind == "chats" for corpus in corpora):
+            return super().prefix_in_key(tokenizer)  # a template writes what begins a chat
         return windows_prefix(self.prefix, tokenizer)
 
     def tells_progress(self) -> bool:
