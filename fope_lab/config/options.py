@@ -322,7 +322,10 @@ class Registry(Generic[T]):
             for option, name in self.shorthands.items():
                 if option in options:
                     return name, options
-            raise ConfigError(missing((self.key,), needs, allowed))
+            words = (unknown_word((), "", word, [self.key, *self.shorthands]) for word in options)
+            known = (word.nearest for word in words if word.nearest)
+            problem = missing((self.key,), needs, allowed)
+            raise ConfigError(dataclasses.replace(problem, nearest=next(known, None)))
         name = options.pop(self.key)
         if not isinstance(name, str):
             raise ConfigError(Problem((self.key,), f"found {shown(name)}", needs, allowed=allowed))
@@ -338,6 +341,8 @@ class Registry(Generic[T]):
             needs = f"a mapping, as in {{{self.key}: {written}}}"
             raise ConfigError(Problem((), f"found {shown(name)}", needs))
         problem = unknown_word(at, self.noun, name, names)
+        if "files" in self.shorthands and set("./*") & set(name):
+            problem = dataclasses.replace(problem, needs=f"{{files: {name}}} if these are files")
         alone = sorted(self.names())
         with_options = [each for each in names if each not in alone]
         if not at and with_options:  # the name is not inside a mapping

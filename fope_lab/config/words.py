@@ -39,8 +39,8 @@ OTHER_WORDS: Mapping[str, str] = {
     # text
     "corpus": "dataset data text source",
     "data": "dataset corpus datasets train_data",
-    "dataset": "path dataset_name dataset_path hub hf_dataset repo",
-    "files": "file path paths data_files text_files train_files train_file glob",
+    "dataset": "dataset_name dataset_path hub hf_dataset repo",
+    "files": "file path paths folder data_files text_files train_files train_file glob",
     "token_ids": "tokens bin npy token_files ids",
     "column": "text_column field text_field content_key text_key content_field",
     "answer_column": "response_column target_column completion_column output_column",
@@ -80,6 +80,7 @@ OTHER_WORDS: Mapping[str, str] = {
     "validation_tokens": "eval_tokens eval_iters val_tokens",
     # stages and a sweep
     "kind": "type task stage_type",
+    "type": "rope_type name method embedding_type",
     "from": "checkpoint base_model model_name_or_path parent pretrained init_from load resume",
     "embedding": "position_embedding positional_embedding pos_emb pe rope rope_scaling"
     " position_encoding positional_encoding encoding",
@@ -94,6 +95,7 @@ OTHER_WORDS: Mapping[str, str] = {
     "grid": "parameters params sweep matrix axes search_space hyperparameters",
     "seeds": "seed num_seeds n_seeds repeats replicates",
     "plugins": "plugin imports modules extensions",
+    "report": "claims tables figures outputs",
     "claims": "hypotheses assertions expectations",
     # names
     "pretrain": "train pretraining pre-train pre_train training scratch",
@@ -142,7 +144,7 @@ FOREIGN: Mapping[str, frozenset[str]] = {
     ),
     "task of SkyPilot": frozenset({"run", "setup", "file_mounts", "num_nodes"}),
     "manifest of Kubernetes": frozenset({"apiVersion", "metadata", "spec"}),
-    "file of Docker Compose": frozenset({"services", "volumes", "networks"}),
+    "file of Docker Compose": frozenset({"services", "volumes", "networks", "version"}),
     "workflow of GitHub": frozenset({"on", "jobs", "env"}),
     "cluster file of Ray": frozenset({"cluster_name", "provider", "available_node_types", "auth"}),
     "dataset card": frozenset({"dataset_info", "configs", "license", "task_categories"}),

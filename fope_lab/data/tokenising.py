@@ -97,22 +97,19 @@ def _marked(pieces: Iterable[TokenPiece], tokenizer: Tokenizer) -> Generator[Enc
     token, and at a beginning-of-text token, which is taken off. Raises DataError for an id that the
     tokenizer does not have."""
     prefix = np.array(tokenizer.prefix_ids, np.int64)
-    mark = prefix if len(prefix) == 1 else prefix[:0]
+    mark = prefix if len(prefix) == 1 and prefix[0] != tokenizer.eos_id else prefix[:0]
     begins = True
-    for where, given, whole in pieces:
-        ids = given.astype(np.int64)
-        wrong = np.flatnonzero((ids < 0) | (ids >= tokenizer.tokens))
-        if len(wrong):
-            has = f"the tokenizer has the ids 0 to {tokenizer.tokens - 1:,}"
-            raise DataError(f"{where}: found the id {ids[wrong[0]]:,}, but {has}")
-        if whole:
+    for piece in pieces:
+        ids = piece.ids.astype(np.int64)
+        piece.check(tokenizer.tokens)
+        if piece.whole:
             ids = ids[len(prefix) :] if np.array_equal(ids[: len(prefix)], prefix) else ids
             ended = len(ids) > 0 and ids[-1] == tokenizer.eos_id
             ids = ids if ended else np.append(ids, tokenizer.eos_id)
             yield Encoded(ids, np.zeros(1, np.int64), None)
         elif len(ids):
             kept = ~np.isin(ids, mark)
-            borders = np.append(begins, (ids[:-1] == tokenizer.eos_id) | ~kept[:-1])
+            borders = np.append(begins or piece.begins, (ids[:-1] == tokenizer.eos_id) | ~kept[:-1])
             begins = bool(ids[-1] == tokenizer.eos_id or not kept[-1])
             yield Encoded(ids[kept], np.flatnonzero(borders[kept]), None)
 

@@ -254,6 +254,7 @@ def _lengths(text: Sequence[str]) -> tuple[int, ...]:
     """The lengths, in bytes, that the held-out text is long enough for."""
     try:
         files = Files(files=tuple(text)).resolved(Path.cwd())
+        files.check()
         if sum(map(os.path.getsize, files.local_files())) > SMALL_TEXT:
             return LENGTHS
         held_out = sum(len(part.encode()) for part in files.documents("validation"))

@@ -21,7 +21,7 @@ from fope_lab.stages.training import TRAINING_RECORD, TrainingConfig
 from fope_lab.store.attempts import TimeTaken, over_attempts
 from fope_lab.store.checkpoint import content_digest
 from fope_lab.store.folder import StageFolder
-from fope_lab.store.root import Store, StoreSnapshot
+from fope_lab.store.root import CorpusRecord, Store, StoreSnapshot
 from fope_lab.store.source import changed_files
 from fope_lab.store.state import NOT_STARTED, StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
@@ -207,7 +207,7 @@ class Plan:
             for stage in stages[:MOST_ROWS]
         ]
         with pandas.option_context("display.max_colwidth", None):
-            table = pandas.DataFrame(rows).to_html(index=False, border=0)
+            table = pandas.DataFrame(rows).to_html(index=False, border=0, justify="left")
         return (
             f"<p><b>{escape(self.sweep.name)}</b>: {len(stages):,} stages: {words}{more}</p>{table}"
         )
@@ -293,7 +293,8 @@ def notes(sweeps: Sequence[Sweep], store: Store) -> list[str]:
     untrained = (mechanism_note(sweep) for sweep in sweeps)
     windows = (window_note(sweep) for sweep in sweeps)
     same = (same_stages_note(sweep) for sweep in sweeps)
-    return [note for note in (missing, *named, *untrained, *windows, *same) if note]
+    shared = (shared_files_note(sweep) for sweep in sweeps)
+    return [note for note in (missing, *named, *untrained, *windows, *same, *shared) if note]
 
 
 def mechanism_note(sweep: Sweep) -> str | None:
@@ -331,6 +332,20 @@ def window_note(sweep: Sweep) -> str | None:
     (name, (window, length)), more = next(iter(idle.items())), len(idle) - 1
     others = f" (and {more} more)" if more else ""
     return f"{name}{others}: a window of {window:,} tokens hides nothing of sequences of {length:,}"
+
+
+def shared_files_note(sweep: Sweep) -> str | None:
+    """One line about a file of two corpora that are split in different ways."""
+    first: dict[str, CorpusRecord] = {}
+    for record in (local.record for local in sweep.local_corpora):
+        for path, digest in record.files.items():
+            other = first.setdefault(digest, record)
+            if other.identity != record.identity:
+                return (
+                    f"{path} is in two corpora of this sweep, which hold out different parts of it:"
+                    " what is held out of one may be trained on in the other"
+                )
+    return None
 
 
 def same_stages_note(sweep: Sweep) -> str | None:

@@ -22,7 +22,7 @@ from fope_lab.sweep.sweep_file import SweepFile
 
 
 def our_words() -> set[str]:
-    words = {"kind", "claims"}
+    words = {"kind", "type", "claims"}
     for registry in (EMBEDDINGS, CORPORA, TASKS, FREQUENCY_TRANSFORMS, TRAINED_TOKENIZERS):
         words |= set(registry.all_names())
         for entry in registry.entries.values():
@@ -68,6 +68,9 @@ EXAMPLES: list[tuple[str, Any, str]] = [
     ("stages.perplexity.kind", "ppl", "'perplexity'"),
     ("stages.extend.base_model", "pretrain", "'from'"),
     ("parameters", {}, "'grid'"),
+    ("claims", [], "'report'"),
+    ("stages.perplexity.corpus", {"path": "x.txt"}, "'files'"),
+    ("stages.pretrain.embedding", {"rope_type": "yarn"}, "'type'"),
 ]
 
 
@@ -77,6 +80,11 @@ def test_the_fields_other_names_lead_to_ours(
 ) -> None:
     first = told(tmp_path, changed(BASE, {path: value}))
     assert any(f"did you mean {ours}?" in line for line in first), first
+
+
+def test_a_path_in_place_of_a_corpus_is_told_how_to_write_it(tmp_path: Path) -> None:
+    [line] = told(tmp_path, changed(BASE, {"stages.perplexity.corpus": "texts/*.txt"}))
+    assert "unknown corpus 'texts/*.txt', needs {files: texts/*.txt} if these are files" in line
 
 
 def test_a_misspelt_word_is_still_the_nearest() -> None:

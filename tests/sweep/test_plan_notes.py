@@ -22,7 +22,7 @@ from fope_lab.store.root import Store
 from fope_lab.store.source import source_of
 from fope_lab.sweep import plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.plan import modules_of, output_digest, same_stages_note
+from fope_lab.sweep.plan import modules_of, output_digest, same_stages_note, shared_files_note
 
 SWEEP = changed(
     BASE,
@@ -216,6 +216,17 @@ def test_files_of_one_name_at_once_are_an_error(
     for name in ("validate", "plan", "run"):
         assert main([name, str(one), str(two)]) == 2
         assert f"sweep name 'shared' is already used in {one}" in capsys.readouterr().err
+
+
+def test_a_file_of_two_corpora_is_named(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"text": "{name} word"}}\n' * 20)
+    data = {"files": "*.jsonl", "length": 8}
+    for corpus, noted in (("b.jsonl", True), ("*.jsonl", False)):
+        changes = {"stages.pretrain.data": data, "stages.perplexity.corpus": {"files": corpus}}
+        sweep = load(tmp_path, changed(BASE, changes | {"stages.perplexity.lengths": [8]}))
+        note = shared_files_note(sweep)
+        assert (note is not None and note.startswith("b.jsonl is in two corpora")) is noted
 
 
 def test_values_of_an_axis_that_give_one_stage_are_named(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.data.chat import Chat
+from fope_lab.data.problems import DataError
 
 Split = Literal["train", "validation"]
 Pair = tuple[str, str]
@@ -40,11 +41,19 @@ EXACT = "exact"
 
 class TokenPiece(NamedTuple):
     """Token ids (tokens,) in the order of their text, with their place in words. A `whole` piece is
-    one document; of others, a document may go on in the next piece."""
+    one document; of others, a document may go on in the next piece, unless that `begins` one."""
 
     where: str
     ids: NDArray[Any]
-    whole: bool
+    whole: bool = False
+    begins: bool = False
+
+    def check(self, limit: int | None) -> None:
+        """Raise DataError for an id below 0, or not below `limit`, if that is known."""
+        wrong = self.ids < 0 if limit is None else (self.ids < 0) | (self.ids >= limit)
+        if wrong.any():
+            has = "" if limit is None else f", but the tokenizer has the ids 0 to {limit - 1:,}"
+            raise DataError(f"{self.where}: found the id {int(self.ids[wrong.argmax()]):,}{has}")
 
 
 Documents = Iterator[str] | Iterator[TokenPiece] | Iterator[Pair] | Iterator[Chat]

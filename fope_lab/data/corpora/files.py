@@ -27,7 +27,7 @@ from fope_lab.data.corpora.base import (
 )
 from fope_lab.data.corpora.forms import (
     Form,
-    check_text,
+    characters_in,
     form_of,
     once_for_each_content,
     texts_in,
@@ -65,7 +65,8 @@ class LocalFiles(Corpus):
                 problems.append(Problem(at, _no_file(pattern, base, Path.cwd())))
         if problems:
             raise DataError(problems)
-        return replace(self, **{field: tuple(sorted(found))})
+        by_place = {os.path.realpath(path): path for path in sorted(found, reverse=True)}
+        return replace(self, **{field: tuple(sorted(by_place.values()))})
 
     def places(self) -> tuple[str, ...]:
         given: str | tuple[str, ...] = getattr(self, self.shorthand)
@@ -144,8 +145,7 @@ class Files(LocalFiles):
         for path in self.paths:
             try:
                 if form == "text":
-                    check_text(path)
-                    documents += path.stat().st_size > 0
+                    documents += characters_in(path) > 0
                 else:
                     texts = texts_in(path, form, self.column)
                     documents += sum(1 for _, _ in zip(range(FIRST_ROWS), texts, strict=False))
@@ -156,6 +156,11 @@ class Files(LocalFiles):
         if not problems and documents < 2 and self.cut == "documents":
             needs = "two documents, of which one is held out"
             problems.append(Problem(("cut",), "found one document", needs))
+        if not problems and next(self.documents("train"), None) is None:
+            problems.append(Problem(("files",), "found one character, needs some to hold out"))
+        if not problems and next(self.documents("validation"), None) is None:
+            why = f"found {self.cut}, but no {self.cut} ends in the last fifth of a document"
+            problems.append(Problem(("cut",), why))
         if problems:
             raise DataError(problems)
 
@@ -228,7 +233,16 @@ def saved_splits(folder: Path) -> list[str] | None:
             return list(json.loads((folder / SAVED_DICT).read_text(encoding="utf-8"))["splits"])
         return [] if (folder / SAVED).is_file() else None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / SAVED_DICT} can't be read: {error}") from error
+        raise DataError(f"{folder / SAVED_DICT} can't be read: {error!r}") from error
+
+
+def _data_files(folder: Path) -> list[str]:
+    """The Arrow files of a saved dataset; beside them, there may be some of its cache."""
+    try:
+        state = json.loads((folder / SAVED).read_text(encoding="utf-8"))
+        return [str(file["filename"]) for file in state["_data_files"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder / SAVED} can't be read: {error!r}") from error
 
 
 def _matches(pattern: str, base: Path) -> list[str]:
@@ -243,7 +257,7 @@ def _matches(pattern: str, base: Path) -> list[str]:
             fault = f"{pattern} is a saved dataset with the splits {', '.join(splits)}"
             raise DataError(f"{fault}, needs one of them, such as {inside}")
         if splits == []:
-            found += sorted(glob.glob(os.path.join(glob.escape(path), "*.arrow")))
+            found += [os.path.join(path, name) for name in _data_files(Path(path))]
         elif os.path.isfile(path):
             found.append(path)
     return found

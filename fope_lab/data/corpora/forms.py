@@ -17,6 +17,7 @@ import json
 import lzma
 import re
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
@@ -60,6 +61,9 @@ NO_TEXT: Mapping[bytes, str] = {
     b"%PDF": "a PDF: extract its text",
     b"\xff\xfe": "UTF-16: convert it, for example by iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "UTF-16: convert it, for example by iconv -f UTF-16 -t UTF-8",
+    b"SQLite format 3\x00": "a database of SQLite: export its rows",
+    b"{\\rtf": "RTF: save it as plain text",
+    b"version https://git-lfs": "a pointer of Git LFS: run git lfs pull",
 }
 """What people take for text, by its first bytes."""
 ENDINGS: Mapping[str, Form] = {
@@ -75,6 +79,10 @@ ENDINGS: Mapping[str, Form] = {
 }
 """The form that the end of a name stands for."""
 COMPRESSED_ENDINGS = (".gz", ".zst", ".bz2", ".xz")
+TAR, TAR_PLACE = b"ustar", 257
+"""What an archive of tar has, and where."""
+MOST_NULS = 0.05
+"""The largest share of NUL characters in the beginning of a text."""
 OBJECT = re.compile(r'\ufeff?\s*(\[\s*)?\{\s*"(\\.|[^"\\])*"\s*:')
 """How JSON begins whose rows are objects."""
 DELIMITERS = ",\t;|"
@@ -86,9 +94,10 @@ def form_of(path: Path) -> Form:
     return once_for_each_content(_form_of, path)
 
 
-def check_text(path: Path) -> None:
-    """Raise DataError, with line and byte, unless all of a file is UTF-8 text."""
-    once_for_each_content(_check_text, path)
+def characters_in(path: Path) -> int:
+    """How many characters a text file has. Raises DataError, with line and byte, unless all of it
+    is UTF-8."""
+    return once_for_each_content(_characters_in, path)
 
 
 def text_of(path: Path) -> str:
@@ -104,7 +113,7 @@ def column_of(path: Path, form: Form, column: str) -> Placed[Any]:
         if form in ("parquet", "arrow"):
             yield from _columnar(path, form, column)
             return
-        for where, row in _json_rows(path) if form == "json" else _csv_rows(path):
+        for where, row in _json_rows(path) if form == "json" else _csv_rows(path, column):
             if column not in row:
                 raise _no_column(path, where, column, row)
             yield where, row[column]
@@ -153,9 +162,9 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        _check_text(path)
+        _characters_in(path)
         raise DataError(f"{path} is not UTF-8 text: {error}") from error
-    except (OSError, EOFError, lzma.LZMAError, csv.Error) as error:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, csv.Error) as error:
         why = getattr(error, "strerror", None) or error
         raise DataError(f"{path} can't be read: {why}") from error
 
@@ -173,6 +182,12 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _form_of(path: Path) -> Form:
+    name = path.name.lower()
+    for ending in COMPRESSED_ENDINGS:  # of a browser's download, the name alone may have it
+        name = name.removesuffix(ending)
+    named = ENDINGS.get(Path(name).suffix, "text")
+    if named == "bin":  # ids may begin with any bytes
+        return named
     with _readable(path), _opened(path) as file:
         head = file.read(HEAD)
     compressed = _opener(path) is not None
@@ -184,10 +199,12 @@ def _form_of(path: Path) -> Form:
     for magic, what in NO_TEXT.items():
         if head.startswith(magic):
             raise DataError(f"{path} is not UTF-8 text but {what}")
-    name = path.name.lower()
-    for ending in COMPRESSED_ENDINGS if compressed else ():
-        name = name.removesuffix(ending)
-    named = ENDINGS.get(Path(name).suffix, "text")
+    if head[TAR_PLACE:].startswith(TAR):
+        raise DataError(f"{path} is no text but an archive of tar: unpack it")
+    if head.count(0) > MOST_NULS * len(head):
+        raise DataError(
+            f"{path} is no text: {head.count(0) / len(head):.0%} of its first bytes are NUL"
+        )
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
     holds_json = OBJECT.match(text) is not None
     if named in BINARY.values():
@@ -197,7 +214,7 @@ def _form_of(path: Path) -> Form:
             f"{path} holds JSON, and its name does not say so: write form: json to read a column of"
             " its rows, or form: text to train on all of it, braces and keys too"
         )
-    if named == "json" and text.strip() and not holds_json:
+    if named == "json" and text.strip() not in ("", "[]") and not holds_json:
         raise DataError(
             f"{path} has the name of JSON, but begins with {_short(text.strip())} and not with an"
             ' object such as {"text": "…"}; write form: text to read it as text'
@@ -205,18 +222,19 @@ def _form_of(path: Path) -> Form:
     return named
 
 
-def _check_text(path: Path) -> None:
-    decoder, before = codecs.getincrementaldecoder("utf-8")(), 0
+def _characters_in(path: Path) -> int:
+    decoder, before, count = codecs.getincrementaldecoder("utf-8-sig")(), 0, 0
     with _opened(path) as file:
         for block in iter(lambda: file.read(BLOCK), b""):
             waiting = len(decoder.getstate()[0])
             try:
-                decoder.decode(block)
+                count += len(decoder.decode(block))
             except UnicodeDecodeError as error:
                 raise _not_utf8(path, before - waiting + error.start) from error
             before += len(block)
     if waiting := len(decoder.getstate()[0]):
         raise _not_utf8(path, before - waiting)
+    return count
 
 
 def _not_utf8(path: Path, place: int) -> DataError:
@@ -252,17 +270,20 @@ def _json_rows(path: Path) -> Placed[Mapping[str, Any]]:
 def _parsed(path: Path, where: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
-        found = _short(text.strip())
-        raise DataError(f"{path}, {where}: {found} is not one JSON value: {error}") from error
+    except (ValueError, RecursionError) as error:
+        found, lines = _short(text.strip()), "; rows are an object a line, or a list of objects"
+        why = f"is not one JSON value: {error}{lines if text.strip() == '{' else ''}"
+        raise DataError(f"{path}, {where}: {found} {why}") from error
 
 
-def _csv_rows(path: Path) -> Placed[Mapping[str, Any]]:
+def _csv_rows(path: Path, column: str) -> Placed[Mapping[str, Any]]:
     csv.field_size_limit(sys.maxsize)  # a field may be a book
     with _opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as lines:
         header = next(lines, "")
-        reader = csv.reader(lines, delimiter=max(DELIMITERS, key=header.count), strict=True)
-        names = next(csv.reader([header], reader.dialect), [])
+        delimiter, names = _header(path, header, column)
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise DataError(f"{path}, line 1: several columns have the name {repeated[0]!r}")
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
         for row in reader:
             where = f"line {reader.line_num + 1}"
             if row and len(row) != len(names):
@@ -271,17 +292,33 @@ def _csv_rows(path: Path) -> Placed[Mapping[str, Any]]:
                 yield where, dict(zip(names, row, strict=True))
 
 
+def _header(path: Path, header: str, column: str) -> tuple[str, list[str]]:
+    """What separates the columns, and their names: a tab by the file's name, else what gives the
+    column that is asked for, or the most columns."""
+    marks = "\t" if ".tsv" in path.suffixes else DELIMITERS
+    split = {mark: next(csv.reader([header], delimiter=mark), []) for mark in marks}
+    found = {mark: [name.strip() for name in names] for mark, names in split.items()}
+    best = max(found, key=lambda mark: (column in found[mark], len(found[mark])))
+    return best, found[best]
+
+
 def _columnar(path: Path, form: Form, column: str) -> Placed[Any]:
     pyarrow = _pyarrow(f"{path}, which is {form.capitalize()},")
     count = 0
     try:
         for batch in _batches(path, form, column):
-            if column not in batch.schema.names:
-                raise _no_column(path, f"row {count + 1}", column, batch.slice(0, 1).to_pylist()[0])
+            names = batch.schema.names
+            if column not in names:
+                kinds = {name: str(batch.schema.field(i).type) for i, name in enumerate(names)}
+                texts = {name: "" if "string" in kind else None for name, kind in kinds.items()}
+                raise _no_column(path, f"row {count + 1}", column, texts)
+            if names.count(column) > 1:
+                raise DataError(f"{path}: several columns have the name {column!r}")
+            batch.validate(full=True)  # reading what is damaged would end the process
             for value in batch.column(column).to_pylist():
                 count += 1
                 yield f"row {count}", value
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{path} can't be read: {error}") from error
 
 

@@ -119,6 +119,12 @@ class Dataset(HubOrFolder, Corpus):
     def check(self) -> None:
         saved = saved_splits(Path(self.dataset)) if self.is_local else None
         names = {"split": self.split, "validation_split": self.validation_split}
+        if saved == []:
+            names["config"] = self.config
+            for field, name in names.items():
+                if name is not None and (field, name) != ("split", type(self).split):
+                    fault = f"found {name!r}, but {self.dataset} is a saved dataset without splits"
+                    raise DataError(Problem((field,), fault))
         for field, name in names.items():
             if saved and name is not None and name not in saved:
                 raise DataError(unknown_name((field,), f"split of {self.dataset}", name, saved))

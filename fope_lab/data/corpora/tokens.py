@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -27,7 +27,7 @@ from fope_lab.data.corpora.files import FIRST_ROWS, LocalFiles
 from fope_lab.data.corpora.forms import Form, column_of
 from fope_lab.data.corpora.hub import Dataset
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
+from fope_lab.data.tokenizers.tokenizer import known_size, tokenizer_identity
 
 PIECE = 1 << 20
 """How many ids of an array are read at a time."""
@@ -96,17 +96,41 @@ class TokenIds(OfTokenizer, LocalFiles):
         return super().resolved(base).with_tokenizer(base)
 
     def check(self) -> None:
-        problems = []
+        try:
+            self._check()
+        except DataError as error:
+            at = ("token_ids",)
+            raise DataError(p if p.path else p.under(at) for p in error.problems) from error
+
+    def _check(self) -> None:
+        form = self.one_form()
+        if form not in (*ROW_FORMS, "npy", "bin"):
+            needs = "token ids: .bin, .npy, or rows of JSON Lines, Parquet or Arrow"
+            raise DataError(Problem((), f"{self.paths[0]} holds {form}", needs))
+        idle = {
+            "column": form not in ROW_FORMS,
+            "rows": not any(map(self._is_rows, self.paths)),
+            "dtype": form != "bin",
+        }
+        for option, has_no_effect in idle.items():
+            if has_no_effect and getattr(self, option) != getattr(type(self), option):
+                raise DataError(Problem((option,), f"has no effect on files of {form}"))
+        found, limit = 0, known_size(self.tokenizer)
         for path in self.paths:
-            try:
-                for _ in islice(self._pieces(path), FIRST_ROWS if self._is_rows(path) else 1):
-                    pass
-            except DataError as error:
-                problems += [
-                    p if p.path else Problem(("token_ids",), str(p)) for p in error.problems
-                ]
-        if problems:
-            raise DataError(problems)
+            for piece in self._looked_at(path):
+                piece.check(limit)
+                found += len(piece.ids)
+        if not found:
+            raise DataError(f"found no id in {', '.join(self.places())}")
+
+    def _looked_at(self, path: Path) -> Iterator[TokenPiece]:
+        """What of a file is read before anything starts: the first rows, or an array's two ends."""
+        if self._is_rows(path):
+            yield from islice(self._pieces(path), FIRST_ROWS)
+        else:
+            array = self._array(path)
+            for start in sorted({0, max(0, len(array) - PIECE)}):
+                yield TokenPiece(f"{path}, from id {start:,} on", array[start : start + PIECE])
 
     def held_out(self) -> str:
         is_rows = any(map(self._is_rows, self.paths))
@@ -118,11 +142,11 @@ class TokenIds(OfTokenizer, LocalFiles):
         return {**self.content(), **options, "tokenizer": tokenizer_identity(self.tokenizer)}
 
     def documents(self, split: Split) -> Iterator[TokenPiece]:
-        for path in self.paths:
-            if self._is_rows(path):
-                yield from split_documents(self._pieces(path), split)
-            else:
-                yield from self._part(path, split)
+        arrays = [path for path in self.paths if not self._is_rows(path)]
+        rows = [path for path in self.paths if path not in arrays]
+        yield from split_documents(chain.from_iterable(map(self._pieces, rows)), split)
+        for path in arrays:
+            yield from self._part(path, split)
 
     def _is_rows(self, path: Path) -> bool:
         form = self.one_form()
@@ -133,16 +157,14 @@ class TokenIds(OfTokenizer, LocalFiles):
         form = self.one_form()
         if form in ROW_FORMS:
             for where, value in column_of(path, form, self.column):
-                yield piece(f"{path}, {where}", value, self.rows)
-        elif form in ("npy", "bin"):
+                if (row := piece(f"{path}, {where}", value, self.rows)) is not None:
+                    yield row
+        else:
             array = self._array(path)
             if array.ndim == 1:
                 yield from _in_pieces(path, array, 0)
             for number, row in enumerate(array if array.ndim > 1 else (), 1):
-                yield TokenPiece(f"{path}, row {number}", row, self.rows == "documents")
-        else:
-            needs = "token ids: .bin, .npy, or rows of JSON Lines, Parquet or Arrow"
-            raise DataError(Problem(("token_ids",), f"{path} holds {form}", needs))
+                yield TokenPiece(f"{path}, row {number}", row, whole=self.rows == "documents")
 
     def _part(self, path: Path, split: Split) -> Iterator[TokenPiece]:
         array = self._array(path)
@@ -171,8 +193,8 @@ class TokenIds(OfTokenizer, LocalFiles):
         if known is None and self.dtype is None:
             needs = "the type of an id, such as dtype: uint16, which nanoGPT writes"
             raise DataError(Problem(("dtype",), f"is missing: {path.name} has no header", needs))
-        if known is not None and self.dtype not in (None, known):
-            raise DataError(Problem(("dtype",), f"found {self.dtype}, but {path} says {known}"))
+        if known is not None and self.dtype is not None:
+            raise DataError(Problem(("dtype",), f"has no effect: {path} says {known} itself"))
         dtype, offset = np.dtype(known or self.dtype).newbyteorder("<"), 4 * HEADER if known else 0
         size = path.stat().st_size - offset
         if size % dtype.itemsize or not size:
@@ -209,12 +231,13 @@ class DatasetTokens(OfTokenizer, Dataset):
     def documents(self, split: Split) -> Iterator[TokenPiece]:
         rows = islice(self._rows(split), self.validation_limit if split == "validation" else None)
         for number, row in enumerate(rows, 1):
-            ids = self._value(row, self.column)
-            yield piece(f"{self.dataset}, row {number} of {split}", ids, self.rows)
+            where, ids = f"{self.dataset}, row {number} of {split}", self._value(row, self.column)
+            if (one := piece(where, ids, self.rows)) is not None:
+                yield one
 
 
-def piece(where: str, value: Any, rows: str) -> TokenPiece:
-    """A row's ids. Raises DataError if they are none."""
+def piece(where: str, value: Any, rows: str) -> TokenPiece | None:
+    """A row's ids; None if it has none. Raises DataError if they are something else."""
     try:
         ids = np.asarray(value)
     except ValueError:
@@ -223,10 +246,10 @@ def piece(where: str, value: Any, rows: str) -> TokenPiece:
         text = repr(value)
         found = text if len(text) <= 60 else f"{text[:59]}…"
         raise DataError(f"{where}: found {found}, needs a list of token ids")
-    return TokenPiece(where, ids, rows == "documents")
+    return TokenPiece(where, ids, whole=rows == "documents") if len(ids) else None
 
 
 def _in_pieces(path: Path, array: NDArray[Any], first: int) -> Iterator[TokenPiece]:
     for start in range(0, len(array), PIECE):
         where = f"{path}, from id {first + start:,} on"
-        yield TokenPiece(where, array[start : start + PIECE], False)
+        yield TokenPiece(where, array[start : start + PIECE], begins=start == 0)

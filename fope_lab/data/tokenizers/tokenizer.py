@@ -283,6 +283,22 @@ def tokenizer_identity(name: str) -> dict[str, Any]:
     return {"tokenizer": "local", "sha256": sha256_of(digests)}
 
 
+def known_size(name: str) -> int | None:
+    """How many ids a tokenizer has, as far as can be told without loading it."""
+    if is_built_in(name):
+        return built_in(name).tokens
+    try:
+        path = _local_path(name)
+        file = path / TOKENIZER_FILE if path is not None and path.is_dir() else path
+        content = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
+        added = [token["id"] for token in content.get("added_tokens", ())]
+        vocabulary = content["model"]["vocab"]
+        own = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
+        return 1 + max([*added, *own])
+    except (DataError, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def has_chat_template(name: str) -> bool:
     """Whether a tokenizer has a chat template; on the hub, or if it is not there, which is another
     problem, assume that it has."""

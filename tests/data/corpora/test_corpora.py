@@ -152,7 +152,7 @@ def test_an_exact_cut_is_after_nine_tenths_and_part_of_the_identity(tmp_path: Pa
 
 def test_files_that_are_no_text_are_named(tmp_path: Path) -> None:
     (tmp_path / "image.txt").write_bytes(b"\xff\xd8\x00")
-    with pytest.raises(DataError, match=r"image\.txt is not UTF-8 text"):
+    with pytest.raises(DataError, match=r"image\.txt is no text: 33% of its first bytes are NUL"):
         list(parse({"files": "*.txt"}, tmp_path).documents("train"))
 
 

@@ -8,10 +8,12 @@ import gzip
 import io
 import json
 import lzma
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -73,6 +75,44 @@ def arrow(texts: list[str], write: Any) -> bytes:
     sink = pyarrow.BufferOutputStream()
     with write(sink, table(texts).schema) as writer:
         writer.write_table(table(texts), max_chunksize=4)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def tar(content: bytes) -> bytes:
+    file, member = io.BytesIO(), tarfile.TarInfo("a.txt")
+    member.size = len(content)
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
+
+
+def broken_gzip() -> bytes:
+    content = bytearray(gzip.compress(bytes(range(256)) * 99))
+    content[12:40] = b"\xff" * 28
+    return bytes(content)
+
+
+def broken_arrow() -> bytes:
+    """An offset beyond the texts: to read there ends the process."""
+    content = bytearray(arrow(["a", "b", "c"] * 8, pyarrow.ipc.new_stream))
+    place = content.index(np.array([0, 1, 2, 3, 4], "<i4").tobytes())
+    content[place + 8 : place + 12] = np.array([1 << 30], "<i4").tobytes()
+    return bytes(content)
+
+
+def twice() -> bytes:
+    sink = pyarrow.BufferOutputStream()
+    two = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, names=["text", "text"])
+    pyarrow.parquet.write_table(two, sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def no_text_column() -> bytes:
+    """Beside a time that Python can't have."""
+    sink = pyarrow.BufferOutputStream()
+    when = pyarrow.array([1 << 60], pyarrow.timestamp("us"))
+    other = pyarrow.Table.from_arrays([when, pyarrow.array(["a"])], names=["when", "body"])
+    pyarrow.parquet.write_table(other, sink)
     return bytes(sink.getvalue().to_pybytes())
 
 
@@ -171,6 +211,13 @@ def test_a_folder_of_save_to_disk_is_read(tmp_path: Path) -> None:
         TEXTS[9],
         TEXTS[19],
     ]
+    for field, value in (("split", "test"), ("validation_split", "test"), ("config", "en")):
+        with pytest.raises(DataError, match=rf"^{field}: found '\w+', but .* without splits"):
+            parse_corpus({"dataset": "./saved", field: value}, tmp_path).check()
+    (tmp_path / "saved" / "cache-0123.arrow").write_bytes(
+        arrow(["stale"] * 9, pyarrow.ipc.new_stream)
+    )
+    assert parts(parse(tmp_path, "saved")) == parts(parse(tmp_path, "both/train"))
     with pytest.raises(DataError, match=r"^split: unknown split of .*both 'trian'; .*'train'"):
         parse_corpus({"dataset": "./both", "split": "trian"}, tmp_path).check()
 
@@ -212,6 +259,31 @@ WRONG: list[tuple[str, bytes, dict[str, Any], str]] = [
         r"a\.npy holds token ids: write token_ids: in place",
     ),
     ("a.pdf", b"%PDF-1.7", {}, r"a PDF: extract its text"),
+    ("a.db", b"SQLite format 3\0" + b"x" * 99, {}, r"a database of SQLite"),
+    ("a.txt", b"version https://git-lfs.github.com/spec/v1", {}, r"a pointer of Git LFS"),
+    ("a.tar", tar(b"text " * 999), {}, r"an archive of tar: unpack it"),
+    ("a.tar.gz", gzip.compress(tar(b"text " * 999)), {}, r"an archive of tar: unpack it"),
+    ("a.txt", "wide text".encode("utf-16-le"), {}, r"is no text: 50% of its first bytes are NUL"),
+    ("a.jsonl", b'{"text": ' + b"[" * 99999, {}, r"line 1: .* is not one JSON value: "),
+    ("a.json", b"[]", {}, r"^files: found no text in"),
+    ("a.txt.gz", broken_gzip(), {}, r"a\.txt\.gz can't be read: "),
+    ("a.txt", b"\xef\xbb\xbf", {}, r"^files: found no text in"),
+    ("a.txt", b"x", {}, r"^files: found one character, needs some to hold out"),
+    (
+        "a.txt",
+        b"one line of words",
+        {"cut": "line"},
+        r"^cut: found line, but no line ends in the ",
+    ),
+    ("a.csv", b"text,text\na,b\n", {}, r"line 1: several columns have the name 'text'"),
+    ("a.parquet", twice(), {}, r"several columns have the name 'text'|can't be read"),
+    ("a.arrow", broken_arrow(), {}, r"a\.arrow can't be read: "),
+    (
+        "a.parquet",
+        no_text_column(),
+        {},
+        r"row 1: no column 'text' \(it has: when, body\); .*body",
+    ),
     ("a.txt", b"", {}, r"^files: found no text in .*a\.txt"),
     ("a.jsonl", b"\n", {}, r"^files: found no text in .*a\.jsonl"),
     ("a.txt", b"text", {"column": "body"}, r"^column: found 'body', but the files hold text"),
@@ -219,7 +291,11 @@ WRONG: list[tuple[str, bytes, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "options", "message"), WRONG)
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    WRONG,
+    ids=[f"{number}-{wrong[0]}" for number, wrong in enumerate(WRONG)],  # bytes have times in them
+)
 def test_what_can_not_be_read_is_one_error(
     name: str, content: bytes, options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
@@ -234,6 +310,30 @@ def test_files_of_several_forms_are_refused(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_bytes(json_lines(TEXTS))
     with pytest.raises(DataError, match=r"a\.txt holds text, b\.jsonl holds json, needs files of "):
         parse(tmp_path)
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(json_lines(TEXTS))
+    (tmp_path / "b.jsonl").symlink_to(tmp_path / "a.jsonl")
+    assert parse(tmp_path).files == (str(tmp_path / "a.jsonl"),)
+
+
+def test_the_name_counts_where_a_browser_has_unpacked_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(delimited(TEXTS, ","))
+    assert sum(map(len, parts(parse(tmp_path)))) == len(TEXTS)
+
+
+def test_a_tab_or_the_column_tells_what_separates_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("text\nwith, commas, inside\nand, more, of, them\n")
+    (tmp_path / "b.csv").write_text('text;"a,b,c"\none;two\nthree;four\n')
+    (tmp_path / "c.csv").write_text("id, text\n1,one\n2,two\n")
+    for name, texts in (
+        ("a.tsv", ["with, commas, inside", "and, more, of, them"]),
+        ("b.csv", ["one", "three"]),
+        ("c.csv", ["one", "two"]),
+    ):
+        train, validation = parts(parse(tmp_path, name))
+        assert train + validation == texts
 
 
 def test_a_form_that_is_given_is_not_guessed(tmp_path: Path) -> None:

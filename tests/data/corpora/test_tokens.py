@@ -23,7 +23,7 @@ from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenising import tokenised
-from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, known_size
 
 BYTE = ByteTokenizer()
 EOS = BYTE.eos_id
@@ -149,7 +149,9 @@ def test_the_beginning_token_is_taken_off_and_begins_a_document(
     expected = [[*ids, *end] for ids in documents if ids or end]
     assert got == [i for ids in expected for i in ids]
     assert starts == np.cumsum([0, *map(len, expected)])[:-1].tolist()
-    whole = [TokenPiece("x", np.array([*front, *ids, *end], np.int64), True) for ids in documents]
+    whole = [
+        TokenPiece("x", np.array([*front, *ids, *end], np.int64), whole=True) for ids in documents
+    ]
     assert [part.tokens.tolist() for part in tokenised(whole, "tokens", begin)] == [
         [*ids, EOS] for ids in documents
     ]
@@ -188,18 +190,93 @@ def test_what_is_no_ids_is_one_error(
 
 def test_headers_that_say_otherwise_are_refused(tmp_path: Path) -> None:
     llm_c(tmp_path / "a.bin", STREAM, 20240520, "<u2")
-    with pytest.raises(DataError, match=r"^dtype: found uint32, but .*a\.bin says uint16"):
-        parse(tmp_path, dtype="uint32").check()
+    with pytest.raises(DataError, match=r"^dtype: has no effect: .*a\.bin says uint16 itself"):
+        parse(tmp_path, dtype="uint16").check()
     content = (tmp_path / "a.bin").read_bytes()
     (tmp_path / "a.bin").write_bytes(content[:-2])
     with pytest.raises(DataError, match=r"has 2,554 ids, but its header says 2,555"):
         parse(tmp_path).check()
 
 
+def test_rows_are_split_over_all_files_and_empty_ones_left_out(tmp_path: Path) -> None:
+    for number in range(5):
+        write_json(tmp_path / f"{number}.jsonl", [IDS[number], []])
+    corpus = parse(tmp_path)
+    assert prepared(corpus, "train")[0] == [i for ids in IDS[:4] for i in ids]
+    assert prepared(corpus, "validation")[0] == IDS[4]
+
+
+def test_each_array_begins_a_document(tmp_path: Path) -> None:
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.arange(20, dtype=np.uint16))
+    assert prepared(parse(tmp_path), "train")[1] == [0, 18]
+
+
+def test_an_end_that_also_begins_stays_in_a_stream() -> None:
+    """As of OPT, whose texts begin with </s>."""
+
+    class Both(ByteTokenizer):
+        prefix_ids = (EOS,)
+
+    pieces = [TokenPiece("x", np.array([EOS, 1, 2, EOS, 3, EOS]))]
+    [part] = tokenised(pieces, "tokens", Both())
+    assert part.tokens.tolist() == [EOS, 1, 2, EOS, 3, EOS]
+    assert part.starts.tolist() == [0, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("a.npy", {"dtype": "uint16"}, r"^dtype: has no effect on files of npy"),
+        ("a.npy", {"column": "ids"}, r"^column: has no effect on files of npy"),
+        ("a.npy", {"rows": "pieces"}, r"^rows: has no effect on files of npy"),
+        ("empty.npy", {}, r"^token_ids: found no id in .*empty\.npy"),
+        ("empty.jsonl", {}, r"^token_ids: found no id in .*empty\.jsonl"),
+        ("negative.npy", {}, r"found the id -1, but the tokenizer has the ids 0 to 258"),
+        ("late.npy", {}, r"found the id 999, but the tokenizer has the ids 0 to 258"),
+    ],
+)
+def test_ids_that_are_none_and_options_without_effect_are_refused(
+    name: str, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "a.npy", np.array(STREAM, np.uint16))
+    np.save(tmp_path / "empty.npy", np.array([], np.uint16))
+    np.save(tmp_path / "negative.npy", np.array([5, -1]))
+    np.save(tmp_path / "late.npy", np.array([*[1] * (3 << 20), 999], np.uint16))
+    write_json(tmp_path / "empty.jsonl", [[], []])
+    with pytest.raises(DataError, match=message):
+        parse_corpus({"token_ids": name, "tokenizer": "byte", **options}, tmp_path).check()
+
+
+def test_a_bin_file_may_begin_with_any_ids(tmp_path: Path) -> None:
+    """35615 is 0x8b1f, as gzip begins, and 65279 a mark of UTF-16."""
+    for first in (35615, 65279):
+        np.array([first, *range(30)], "<u2").tofile(tmp_path / "a.bin")
+        corpus = parse_corpus(
+            {"token_ids": "a.bin", "tokenizer": "gpt2", "dtype": "uint16"}, tmp_path
+        )
+        corpus.check()
+
+
 def test_ids_above_the_vocabulary_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([*STREAM[:50], 259, *STREAM]))
     with pytest.raises(DataError, match=r"found the id 259, but .* has the ids 0 to 258"):
-        prepared(parse(tmp_path), "train")
+        parse(tmp_path).check()
+    with pytest.raises(DataError, match=r"found the id 259, but .* has the ids 0 to 258"):
+        list(tokenised(parse(tmp_path).documents("train"), "tokens", BYTE))
+
+
+def test_the_size_of_a_tokenizer_is_known_without_loading_it(
+    make_bpe: Callable[..., Any], tmp_path: Path
+) -> None:
+    tokenizer = make_bpe(50)
+    tokenizer.add_tokens(["more"])
+    tokenizer.save_pretrained(tmp_path)
+    for name in (str(tmp_path), str(tmp_path / "tokenizer.json")):
+        assert known_size(name) == len(tokenizer)
+    assert (known_size("byte"), known_size("gpt2")) == (BYTE.tokens, None)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert known_size(str(tmp_path)) is None
 
 
 def test_the_tokenizer_of_the_ids_is_that_of_the_model(tmp_path: Path) -> None:
