@@ -69,6 +69,7 @@ PARTS: Mapping[str, Part] = {
     "long context": Part("Memory of long contexts", script("long_context"), HOUR),
     "checkpoints": Part("Sharded checkpoints", script("checkpoints"), HOUR),
     "preparing data": Part("Preparation of data", _plain("prepare_data"), HOUR),
+    "optimizers": Part("Muon beside AdamW", _plain("optimizers"), HOUR),
     "forms of a corpus": Part("The forms of a corpus", _plain("forms"), HOUR),
     "planning": Part("Reading and planning a sweep", _plain("planning"), HOUR),
     "controller": Part("What the controller costs", _plain("controller"), HOUR),
