@@ -41,8 +41,8 @@ def rows(characters: int) -> Iterator[str]:
     left = characters
     for text in cycle(map(str, texts)):
         for start in range(0, len(text), ROW):
-            yield text[start : start + ROW]
-            left -= ROW
+            yield (piece := text[start : start + ROW])
+            left -= len(piece)
             if left <= 0:
                 return
 
