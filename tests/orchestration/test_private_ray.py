@@ -45,8 +45,8 @@ def holders(secrets: Iterable[str], places: Iterable[Path]) -> set[str]:
     """The files that have a secret."""
     words = [secret.encode() for secret in secrets]
     found = set()
-    for place in places:
-        for path in place.rglob("*"):
+    for folder, _, names in (each for place in places for each in os.walk(place)):
+        for path in (Path(folder, name) for name in names):
             try:
                 content = path.read_bytes() if path.is_file() else b""
             except OSError:  # it is just going
