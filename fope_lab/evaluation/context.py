@@ -86,9 +86,8 @@ class Context:
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that the model was trained with, which begins texts as the stage asks."""
-        prefix: Prefix = getattr(
-            self._spec, "prefix", "tokenizer"
-        )  # an analysis may be of no model
+        # An analysis has no such option.
+        prefix: Prefix = getattr(self._spec, "prefix", "tokenizer")
         return load_tokenizer(self.model_config.tokenizer).begun_by(prefix)
 
     @functools.cached_property

@@ -30,7 +30,7 @@ RAY_FOLDER = "fope-ray-"
 """How the name of the folder of a Ray of our own begins."""
 _SOCKET = f"/{RAY_FOLDER}12345678/r/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"
 MOST_BYTES = 107 - len(_SOCKET)
-"""How long the path of a folder may be in which Ray's has its sockets: Linux has 107 bytes."""
+"""The longest path of a folder in which Ray's sockets fit: Linux allows their paths 107 bytes."""
 _LIMITS = (
     (resource.RLIMIT_AS, "on virtual memory (ulimit -v)", 15),
     (resource.RLIMIT_FSIZE, "on the size of a file (ulimit -f)", 8),

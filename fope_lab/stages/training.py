@@ -83,8 +83,9 @@ class TrainSettings(Options):
         float,
         Interval(ge=0),
         Doc(
-            "The decoupled weight decay of matrices: projections, token embedding and head. Biases,"
-            " norms and what position embeddings learn have none."
+            "The decoupled weight decay of matrices: projections, token embedding, head and tables"
+            " of positions. Biases, norms, and slopes or coefficients that position embeddings"
+            " learn have none."
         ),
     ] = 0.1
     gradient_clip: Annotated[float, Interval(gt=0), Doc("The largest norm of the gradient.")] = 1.0
@@ -171,11 +172,11 @@ class TrainSettings(Options):
         if self.adapter is not None:
             which, matrices = "AdamW for the adapters", "their matrices"
         else:
-            matrices = "matrices (projections, token embedding, head)"
+            matrices = "matrices (projections, token embedding, head, tables of positions)"
             which = "AdamW"
             if self.optimizer == "muon":
                 which = "Muon for the layers' matrices, AdamW for the rest"
-        spared = "none on biases, norms and what position embeddings learn"
+        spared = "none on biases, norms, and slopes or coefficients of position embeddings"
         decay = f"weight decay {self.weight_decay:g} on {matrices}, {spared}"
         return f"{which}; {decay if self.weight_decay else 'no weight decay'}"
 

@@ -336,7 +336,7 @@ def _number_meant(text: str) -> str | None:
     if _GROUPED.fullmatch(text):
         return text.replace(",", "")
     if _SIXTIES.fullmatch(text):
-        return str(functools.reduce(lambda sum, part: sum * 60 + int(part), text.split(":"), 0))
+        return str(functools.reduce(lambda total, part: total * 60 + int(part), text.split(":"), 0))
     return None
 
 
